@@ -1,4 +1,4 @@
-"""Budgets and prices, which are in no recipe: a limit pauses a run, and prices change costs, never a result."""
+"""Budgets and prices. They enter no fingerprint: a limit only pauses a run, and prices change costs but no result."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pydantic.dataclasses import dataclass
 from storage.errors import UserError
 from tasks.domain.ranges import Checked, OrNone, Real
 
-#: The largest limit, of each kind.
+#: The largest value of every limit.
 MOST = 1e15
 #: None: no limit.
 Limit = Annotated[Annotated[Real, Field(gt=0, le=MOST)] | None, OrNone]
@@ -22,7 +22,7 @@ Limit = Annotated[Annotated[Real, Field(gt=0, le=MOST)] | None, OrNone]
 # The fields are the units of `Amounts` (storage/records/runs.py).
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget(Checked):
-    """The most that a run may spend over all of its attempts. At the limit the run pauses and asks for a larger
+    """The most that a run may spend over all of its attempts. At a limit the run pauses; it resumes with a larger
     budget."""
 
     tokens: Limit = None
@@ -34,7 +34,7 @@ class Budget(Checked):
 
     @classmethod
     def parse(cls, text: str | None) -> Budget:
-        """Parse LIMITS of the command line. Raise UserError with the part that cannot be read.
+        """Parse the text of `--budget`. Raise UserError with the part that cannot be read.
 
         >>> Budget.parse("tokens=2e6,usd=20")
         Budget(tokens=2000000.0, gpu_hours=None, usd=20.0)
@@ -49,7 +49,7 @@ class Budget(Checked):
         return {f.name: value for f in fields(self) if (value := getattr(self, f.name)) is not None}
 
     def over(self, usual: Budget) -> Budget:
-        """Return this budget, with missing limits from `usual`.
+        """Return this budget, and take its missing limits from `usual`.
 
         >>> Budget(usd=5).over(Budget(usd=20, tokens=2e6))
         Budget(tokens=2000000.0, gpu_hours=None, usd=5.0)
@@ -57,7 +57,7 @@ class Budget(Checked):
         return Budget(**(usual.limits() | self.limits()))
 
     def raised(self, by: Budget) -> Budget:
-        """Return each limit plus the amount of `by`; a missing limit stays missing.
+        """Return a budget that adds each limit of `by` to the same limit here. A missing limit stays missing.
 
         >>> Budget(usd=5).raised(Budget(usd=1, tokens=2e6))
         Budget(tokens=None, gpu_hours=None, usd=6.0)
@@ -66,7 +66,7 @@ class Budget(Checked):
         return Budget(**{name: min(limit + more.get(name, 0.0), MOST) for name, limit in self.limits().items()})
 
 
-# Prices of tokens and hours.
+# ---- prices of tokens and hours
 
 #: US dollars.
 Amount = Annotated[float, Field(strict=True, ge=0, le=1e15, allow_inf_nan=False)]
@@ -74,7 +74,7 @@ Amount = Annotated[float, Field(strict=True, ge=0, le=1e15, allow_inf_nan=False)
 
 @dataclass(frozen=True, slots=True, config=ConfigDict(extra="forbid"))
 class TokenPrice:
-    """US dollars per million tokens. training: of a service that trains; None if it has no price."""
+    """US dollars per million tokens. training: tokens that a service trains on; None if the service has no price."""
 
     prompt: Amount
     completion: Amount
@@ -83,12 +83,14 @@ class TokenPrice:
 
 @plain(frozen=True, slots=True, kw_only=True)
 class Prices:
-    """Prices per policy and per hardware.
+    """Prices of tokens by arm, and of hours by device.
 
-    tokens: of each arm's policy; `*` for arms without their own. devices: US dollars per hour of a device whose name
-    contains the key. hours_of_sampling: False if another host samples. device: the profile's expected device, for
-    estimates. Rates: tokens/s of an arm's GPUs with one sampling engine and one process of the learner, used until this
-    store has measured its own.
+    - tokens: by arm; `*` stands for arms without a price of their own.
+    - devices: US dollars per hour. A price holds for every device whose name contains its key.
+    - device: the device that the profile expects, for estimates.
+    - sampled_per_second, trained_per_second: tokens/s of an arm's GPUs, with one sampling engine and one learner
+      process. Estimates use them until the store has measured rates.
+    - hours_of_sampling: False if another host samples.
     """
 
     tokens: Mapping[str, TokenPrice] = field(default_factory=dict)
@@ -108,7 +110,7 @@ class Prices:
         return (price.prompt * prompt_tokens + price.completion * completion_tokens) / 1e6
 
     def of_training(self, arm: str | None, tokens: float) -> float:
-        """Return US dollars for tokens that a service trains on."""
+        """Return the US dollars that a training service charges for tokens."""
         return (self._of(arm).training or 0.0) * tokens / 1e6
 
     def _of(self, arm: str | None) -> TokenPrice:
@@ -121,7 +123,7 @@ class Prices:
         return next((usd for name, usd in self.devices.items() if name.lower() in device.lower()), None)
 
     def unlimited(self, budget: Budget, device: str) -> str:
-        """Return why a limit in dollars limits nothing that this device computes; empty if it does.
+        """Return why a dollar limit has no effect on work of this device; empty if the limit has an effect.
 
         >>> Prices().unlimited(Budget(usd=2), "cpu")[:66]
         'the budget in US dollars limits nothing, because cpu has no price;'

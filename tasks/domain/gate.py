@@ -1,4 +1,4 @@
-"""The gate between screening and training: a study's limits on its screening, and the reasons why an arm fails them."""
+"""The gate between screening and training: limits on the screening of an arm, and why an arm fails them."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from pydantic.dataclasses import dataclass as checked
 
 from tasks.domain.ranges import Checked, Share
 
-#: Shares of an arm's rollouts with a limit of the same name, with their text.
+#: Shares of an arm's rollouts, each with a limit of the same name in `Gate` and with its words in a message.
 SHARES = {"no_answer": "give no answer", "invalid_tags": "have no valid tags", "truncated": "are cut off"}
 
 
@@ -34,9 +34,12 @@ class Gate(Checked):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScreenedArm:
-    """The screening of an arm. shares: keyed by the names of SHARES, and accuracy; None before it is screened. live:
-    training problems whose rollouts earned different rewards; None if unknown. taught: it starts from a lesson's or an
-    imported adapter."""
+    """The screening of an arm.
+
+    - shares: the shares named in SHARES, and `accuracy`; None before the arm is screened.
+    - live: number of training problems whose rollouts earned different rewards; None if unknown.
+    - taught: the arm starts from an adapter (of a lesson, or imported).
+    """
 
     arm: str
     shares: dict[str, Any] | None
@@ -45,8 +48,8 @@ class ScreenedArm:
 
 
 class Reason(NamedTuple):
-    """One failed limit. arms: affected arms. of_form: beyond this limit a comparison of arms shows their form, not
-    their ability."""
+    """One failed limit. arms: the arms that fail. of_form: the arms differ so much in form that comparing them would
+    not show their ability."""
 
     arms: tuple[str, ...]
     words: str
@@ -54,8 +57,8 @@ class Reason(NamedTuple):
 
 
 def reasons(arms: Sequence[ScreenedArm], gate: Gate) -> Iterator[Reason]:
-    """Yield the reasons why training would teach little, or why two trainings could not be compared; none if the gate
-    is open.
+    """Yield the reasons against training: it would teach little, or the arms would not be comparable. Yield nothing if
+    all limits are met.
 
     >>> sound = {"invalid_tags": 0.02, "no_answer": 0.1, "truncated": 0.01, "accuracy": 0.3}
     >>> panel = ScreenedArm(arm="panel", shares=sound, live=475, taught=True)

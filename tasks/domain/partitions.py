@@ -1,8 +1,8 @@
-"""Group the rollouts of one problem into classes: equal answers, similar traces or shared strategies. Axis N: rollouts.
+"""Divide the N rollouts of a problem into classes: by equal answers, similar traces or shared strategies.
 
-A class is a number from 0, in order of first occurrence; None for a rollout in no class. Equality is transitive: a
-chain of equal answers is one class. Similarity is not transitive: a chain of similar traces could join two different
-ones. Any two traces of a class must therefore be similar (docs/analysis.md).
+Classes are numbered from 0 in order of first occurrence; None is a rollout without a class. A chain of equal answers is
+one class. A chain of similar traces could join two different traces, so any two traces of a class must be similar
+(docs/analysis.md).
 """
 
 import re
@@ -23,7 +23,7 @@ Classes = list[int | None]
 
 
 def joined(alike_NN: np.ndarray) -> list[int]:
-    """Return the connected components of a symmetric relation. The order of rollouts only numbers the classes.
+    """Return the connected components of a symmetric relation. The order of rollouts affects only the numbering.
 
     >>> joined(np.array([[1, 0, 1], [0, 1, 0], [1, 0, 1]], bool))
     [0, 1, 0]
@@ -36,7 +36,7 @@ def joined(alike_NN: np.ndarray) -> list[int]:
 def alike(similarity_NN: np.ndarray, threshold: float) -> list[int]:
     """Return classes in which all pairs reach the threshold of similarity (complete linkage, most similar first).
 
-    Ties are joined in input order; callers sort their input, so that the order of rollouts has no effect.
+    Ties are joined in input order. Callers sort their input, so that the order of rollouts has no effect.
 
     >>> alike(np.array([[1.0, 0.9, 0.1], [0.9, 1.0, 0.8], [0.1, 0.8, 1.0]]), 0.7)  # a chain, but its ends are not alike
     [0, 0, 1]
@@ -71,12 +71,12 @@ def in_order(label_N: np.ndarray) -> list[int]:
     return [places.setdefault(int(label), len(places)) for label in label_N]
 
 
-# Partition by trace: traces are similar if their distance is like that of a trace and its rewording. The threshold is
+# Partition by trace. Two traces are similar if they are as close as a trace and its reworded version. The threshold is
 # calibrated for each encoder on a labelled set (`labelled`).
 
 
 def similarities(vectors_ND: np.ndarray) -> np.ndarray:
-    """Return the cosine similarities of unit vectors (similarity_NN)."""
+    """Return the cosine similarities of unit vectors."""
     wide_ND = np.asarray(vectors_ND, np.float64)
     return wide_ND @ wide_ND.T
 
@@ -93,19 +93,19 @@ def by_trace(vectors_ND: np.ndarray, threshold: float) -> list[int]:
     return in_order(found_N)
 
 
-# Partition by answer: rollouts whose answers the grader accepts as equal.
+# Partition by answer. A class holds rollouts whose answers the grader treats as equal.
 
 Pair = tuple[str, str]
 #: Pairs of answers → whether each pair is equal.
 Equal = Callable[[Sequence[Pair]], Sequence[bool]]
-#: Integers in this form are equal if and only if their texts are.
+#: Integers in this form are equal only if their texts are equal.
 INTEGER = re.compile(r"-?[1-9]\d{0,17}|0")
 
 
 def same_answers(texts: Mapping[str, Sequence[str]], equal: Equal, by_value: bool = True) -> list[tuple[str, str, str]]:
     """Return (problem, answer, the first equal answer) for each answer that equals an earlier one of its problem.
 
-    by_value: answers are mathematics. Numbers are then compared here, without `equal`.
+    by_value: the answers are mathematics; numbers are then compared here, without calling `equal`.
 
     >>> same_answers({"p": ["0.5", "1/2", "7"], "q": ["even", "is even"]}, lambda pairs: [True] * len(pairs))
     [('p', '1/2', '0.5'), ('q', 'is even', 'even')]
@@ -128,7 +128,7 @@ def same_answers(texts: Mapping[str, Sequence[str]], equal: Equal, by_value: boo
 
 
 def _differ(one: str, other: str) -> bool | None:
-    """Return whether two different texts have the same value, by exact arithmetic; None if undecided."""
+    """Return whether two different texts have the same value, by exact arithmetic; None if that is unknown."""
     if INTEGER.fullmatch(one) and INTEGER.fullmatch(other):
         return False
     if number(one) is not None and number(other) is not None:
@@ -138,7 +138,7 @@ def _differ(one: str, other: str) -> bool | None:
 
 
 def _firsts(texts: Sequence[str], equals: Iterable[Pair]) -> dict[str, str]:
-    """Return text → the first text of its class, following chains of equal pairs."""
+    """Return text → the first text of its class. A chain of equal pairs is one class."""
     place = {text: i for i, text in enumerate(texts)}
     equal_NN = np.zeros((len(texts), len(texts)), bool)
     for one, other in equals:
@@ -147,12 +147,12 @@ def _firsts(texts: Sequence[str], equals: Iterable[Pair]) -> dict[str, str]:
     return {text: texts[classes.index(one)] for text, one in zip(texts, classes, strict=True)}
 
 
-# Partition by strategy: rollouts that share equations and named methods. Needs no encoder.
+# Partition by strategy. A class holds rollouts that share equations and named methods; no encoder is needed.
 #
-# A profile is the set of a trace's normalised equations and method words. Similarity is the Jaccard index of two
-# profiles. The threshold is calibrated in the same way as the threshold for traces.
+# The profile of a trace is the set of its normalised equations and method words. Two profiles are compared by the
+# Jaccard index, with a threshold that is calibrated as for traces.
 #
-# Normalise a trace's equations without a parser: spacing, LaTeX, the order of terms in a sum, and the order of sides.
+# Equations are normalised without a parser: spacing, LaTeX, the order of terms in a sum, and the order of the sides.
 
 _SPELT = {
     "cdot": "*",
@@ -179,7 +179,7 @@ _TOKEN = re.compile(
     re.DOTALL,
 )
 _FUNCTIONS = {"sin", "cos", "tan", "log", "sqrt", "gcd", "lcm", "mod"}
-#: A word of three or more letters that is no function name ends a run of an equation.
+#: A word of three or more letters ends an equation, unless it is the name of a function.
 _END = re.compile(rf"(?<![A-Za-z])(?!(?:{'|'.join(sorted(_FUNCTIONS))})(?![A-Za-z]))[A-Za-z]{{3,}}")
 _RELATION = re.compile("[=<>]")
 _SHORT_WORDS = re.compile("a[mnst]|b[ey]|do|go|he|i[fnst]|m[ey]|no|o[fnr]|so|to|u[ps]|we", re.IGNORECASE)
@@ -208,7 +208,7 @@ def _plain(text: str) -> str:
 
 
 def _runs(text: str) -> Iterator[list[str]]:
-    """Yield the longest runs of numbers, letters, signs and relations that contain a relation; words end a run."""
+    """Yield the longest runs of numbers, letters and signs that contain a relation sign. Words end a run."""
     run: list[str] = []
     apart = False
     for found in _TOKEN.finditer(text):
@@ -230,7 +230,7 @@ def _runs(text: str) -> Iterator[list[str]]:
 
 
 def _pairs(run: list[str]) -> Iterator[str]:
-    """Yield `a=b=c` as `a=b` and `b=c`, with normalised sides."""
+    """Split `a=b=c` into `a=b` and `b=c`, and normalise their sides."""
     sides, relations = [""], []
     for token in run:
         if token[0] in "=<>":
@@ -247,7 +247,7 @@ def _pairs(run: list[str]) -> Iterator[str]:
 
 @lru_cache(maxsize=1 << 12)  # traces of one problem are processed together; 1 << 16 entries used 14 MB
 def _side(text: str) -> str:
-    """Normalise a side: drop multiplication signs and redundant brackets, sort the terms of a sum."""
+    """Normalise one side: drop multiplication signs and redundant brackets, and sort the terms of a sum."""
     if text.count("(") != text.count(")"):
         text = re.sub("[()]", "", text)
     text = re.sub(r"(?<!\d)\*|\*(?!\d)", "", text.rstrip("+-*/^_("))
@@ -267,7 +267,7 @@ def _closes(text: str) -> int:
 
 
 def _terms(text: str) -> list[str]:
-    """Return the signed terms of a sum, outside brackets.
+    """Return the signed terms of a sum. Sums in brackets are not split.
 
     >>> _terms("a-(b+c)+2")
     ['+a', '-(b+c)', '+2']
@@ -301,7 +301,7 @@ METHODS = (
 
 
 def _by_first_letter(stems: Sequence[str]) -> str:
-    """Return a pattern that matches the same stems but groups them by first letter, which is four times as fast.
+    """Return a pattern for the same stems, grouped by first letter. It matches four times as fast.
 
     >>> _by_first_letter(["list", "case", "lcm"])
     'l(?:ist|cm)|c(?:ase)'
@@ -326,7 +326,7 @@ def profile(trace: str) -> Profile:
 
 
 def jaccard(profiles: Sequence[Profile]) -> np.ndarray:
-    """Return similarity_NN of profiles, intersection over union; 0 if both are empty.
+    """Return the similarities of profiles: intersection over union, or 0 if both are empty.
 
     >>> jaccard([frozenset("ab"), frozenset("bc")]).round(3).tolist()
     [[1.0, 0.333], [0.333, 1.0]]
@@ -341,7 +341,7 @@ def jaccard(profiles: Sequence[Profile]) -> np.ndarray:
 
 
 def by_strategy(traces: Sequence[str | None], threshold: float) -> Classes:
-    """Return classes of traces by their profiles; None without a trace, or for an empty profile.
+    """Return classes of traces by their profiles. Missing traces and empty profiles have no class.
 
     >>> by_strategy(["x = 2", None, "2=x", "By symmetry.", "Well."], 0.5)
     [0, None, 0, 1, None]
@@ -356,20 +356,20 @@ def by_strategy(traces: Sequence[str | None], threshold: float) -> Classes:
     return [None if one is None else places.setdefault(one, len(places)) for one in classes]
 
 
-# Calibration: the similarity threshold above which two traces count as the same, and its precision and recall.
+# Calibration: the threshold above which two traces count as the same, with its precision and recall.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LabelledGroup:
-    """similarity_NN: similarities of one problem's traces; solution_N: the label of each trace's solution. Groups are
-    compared by identity, so that results can be cached."""
+    """The traces of one problem with labels. similarity_NN: similarities; solution_N: the label of each trace's
+    solution. Groups are compared by identity, so that results can be cached."""
 
     similarity_NN: np.ndarray
     solution_N: Sequence[str]
 
 
 class Counts(NamedTuple):
-    """Pairs of labelled traces: joined by the partition or apart (first word: whether that is right)."""
+    """Numbers of pairs of labelled traces. joined, apart: what the partition did; true, false: whether it was right."""
 
     true_joined: int = 0
     false_joined: int = 0
@@ -403,9 +403,9 @@ def _tree(group: LabelledGroup) -> np.ndarray:
     return merges(group.similarity_NN)
 
 
-@lru_cache(1 << 14)  # few thresholds change a group's classes, and leave-one-out repeats them
+@lru_cache(1 << 14)  # only some thresholds change a group's classes, and leave-one-out repeats them
 def _counted(group: LabelledGroup, merged: int) -> Counts:
-    """Count the pairs after the first `merged` merges of the tree."""
+    """Count the pairs after the first `merged` merges of the cluster tree."""
     tree = _tree(group)
     at_N = np.array(cut(tree, tree[merged - 1, 2] if merged else -1.0))
     solution_N = np.array(list(group.solution_N))
@@ -423,8 +423,8 @@ def counts_at(groups: Sequence[LabelledGroup], threshold: float) -> Counts:
 
 
 def threshold_of(groups: Sequence[LabelledGroup]) -> float:
-    """Return the threshold with the highest F1, midway between two observed similarities; of several the strictest.
-    Errors: UserError if no pair of the groups is the same, or none is different."""
+    """Return the threshold with the highest F1, midway between two observed similarities. Of equally good thresholds,
+    return the highest. Raise UserError if the groups have no equal pair, or no different pair."""
     pairs = counts_at(groups, -np.inf)
     if not pairs.true_joined or not pairs.false_joined:
         raise UserError("labelled traces: calibration needs pairs of equal and of different traces")

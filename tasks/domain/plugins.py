@@ -1,7 +1,7 @@
-"""Graders, scaffolds, objectives, losses and rewards of other packages, found by entry point.
+"""Plug-ins: graders, scaffolds, objectives, losses and rewards of other packages, found by entry point.
 
-Users write NAME; recipes store `NAME@PACKAGE==VERSION`. An upgraded package therefore changes fingerprints, and another
-version is never used by mistake.
+Users write NAME; recipes store `NAME@PACKAGE==VERSION`. So another version of the package changes fingerprints, and is
+never used by mistake.
 """
 
 import sys
@@ -17,12 +17,12 @@ T = TypeVar("T")
 
 
 def brought(group: Group) -> list[str]:
-    """Return the names of plugins in installed packages."""
+    """Return the names of the plug-ins in installed packages."""
     return sorted({entry.name for entry in _found(group, tuple(sys.path))})
 
 
 def pinned(group: Group, name: str) -> str:
-    """Return a name with package and version. Raise UserError without exactly one package that has this version."""
+    """Return a plug-in's name with package and version. Raise UserError unless exactly one installed package has it."""
     entry = _entry(group, name.partition("@")[0])
     assert entry.dist is not None
     there = f"{entry.name}@{entry.dist.name}=={entry.dist.version}"
@@ -35,30 +35,30 @@ def pinned(group: Group, name: str) -> str:
 
 
 def plugged(group: Group, name: str) -> object:
-    """Return the plugin with this name. Raise UserError as `pinned` does, and if the plug-in cannot be imported."""
+    """Return the plug-in of this name. Raise UserError if `pinned` does, or if the plug-in cannot be imported."""
     return _loaded(group, pinned(group, name), tuple(sys.path))
 
 
 def call_plugin(group: Group, name: str, function: str, *given: object) -> object:
-    """Call a function of a plugin. Raise UserError as `plugged` does, and if the function raises an error."""
+    """Call a function of a plug-in. Raise UserError if `plugged` does, or if the function raises an error."""
     try:
         return getattr(plugged(group, name), function)(*given)
     except UserError:
         raise
-    except (Exception, SystemExit) as error:  # code of others may raise anything
+    except (Exception, SystemExit) as error:  # another package's code may raise anything
         reason = f"`{function}` raises {error_line(error)}, given {given[0]!r:.80}"
         raise UserError(f"{_what(group)} {name}: {reason}") from None
 
 
 def error_line(error: BaseException) -> str:
-    """Return an error of another package's code in one line."""
+    """Return an error in one line."""
     return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0][:120]}"
 
 
 class Registry(Mapping[str, T]):
-    """Entries by name: those of this project, and those of other packages, which are imported on access.
+    """Built-in entries and plug-ins by name. A plug-in is imported when its entry is read.
 
-    entry: makes an entry from the object of another package, its name, and the package with version.
+    entry: makes an entry from the plug-in, its name, and its package with version.
     """
 
     def __init__(self, group: Group, own: Mapping[str, T], entry: Callable[[object, str, str], T]) -> None:
@@ -89,7 +89,7 @@ def _loaded(group: Group, name: str, _path: tuple[str, ...]) -> object:
     entry = _entry(group, name.partition("@")[0])
     try:
         return entry.load()
-    except (Exception, SystemExit) as error:  # code of others may raise anything
+    except (Exception, SystemExit) as error:  # another package's code may raise anything
         raise UserError(f"{_what(group)} {name} cannot be imported from {entry.value} ({error_line(error)})") from None
 
 

@@ -1,4 +1,4 @@
-"""Policies and sampling parameters: the two identities under which the ledger stores rollouts."""
+"""Policies and sampling parameters. The ledger stores rollouts by both."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -15,34 +15,34 @@ from tasks.domain.scaffolds import ARMS, READING, Arm, Scaffold
 
 #: Precision of the KV cache on a GPU: as computed, or 8 bits.
 KVCache = Literal["full", "fp8"]
-#: Start of the identity of a model that only a server has.
+#: Prefix of the identity of a model whose files are only on a server.
 SERVED = "served:"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaseModel:
-    """A model, identified by its content (tasks/engines/model_files.py) or by its name on a server (`served:NAME`).
-    `name` is a label."""
+    """A model. Its identity is a hash of its files (tasks/engines/model_files.py), or `served:NAME` if only a server
+    has them. `name` is a label."""
 
     name: str = field(default="", compare=False)
     sha256: str
 
     @property
     def served(self) -> bool:
-        """Return whether only a server has the model."""
+        """Return whether only a server has the model's files."""
         return self.sha256.startswith(SERVED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MadeElsewhere:
-    """An adapter that was trained elsewhere, identified by its content. `name` is a label: folder or hub id."""
+    """An adapter that was not trained in this store, identified by its content. `name` is a label: folder or hub id."""
 
     name: str = field(default="", compare=False)
     sha256: str
 
 
 def check_bases(models: Mapping[str, BaseModel], arms: Iterable[Arm]) -> None:
-    """Raise UserError for an arm that would be sampled with an adapter of another base model. models: keyed by arm."""
+    """Raise UserError for an arm whose adapter was trained on another base model than the arm's. models: by arm."""
     for arm in arms:
         own, trained_on = models[arm.name], models[arm.head]
         if own != trained_on:
@@ -65,9 +65,9 @@ AS_CRITIC = "critic"
 class Policy:
     """An arm with or without an adapter. `adapter`: the training artifact; `adapter_step`: the step of that training.
 
-    scaffold: content of the arm's scaffold; by default of its present scaffold. `step`, `seed`: labels, the step and
-    seed of the studied training, which starts at 0 even if it starts from a lesson's adapter. role: `critic` for the
-    second adapter of a training that has two (advantages/structured.py).
+    - scaffold: by default the present scaffold of the arm.
+    - step, seed: labels: step and seed of the studied training. Its step 0 may already have a lesson's adapter.
+    - role: `critic` for the second adapter of a training that has two (advantages/structured.py).
     """
 
     arm: str
@@ -84,8 +84,8 @@ class Policy:
             object.__setattr__(self, "scaffold", ARMS[self.arm].scaffold)
 
     def identity(self) -> dict[str, object]:
-        """Return the identity in the ledger: everything that affects sampling, nothing that only affects parsing.
-        `stop` is part of the sampling parameters."""
+        """Return the identity in the ledger: everything that affects sampling, and nothing that only affects parsing.
+        Stop strings belong to the sampling parameters."""
         scaffold = self.scaffold
         spelt: dict[str, object] = {
             "arm": self.arm,
@@ -102,8 +102,7 @@ class Policy:
 
 @checked(frozen=True, slots=True, kw_only=True)
 class Sampling(Checked):
-    """How rollouts are drawn. The number of rollouts is not part of the sampling parameters, so a larger group reuses
-    stored rollouts."""
+    """How rollouts are sampled. The number of rollouts is not included, so a larger group reuses stored rollouts."""
 
     max_tokens: AtLeastOne
     """Longest completion, in tokens."""
@@ -128,7 +127,8 @@ class Sampling(Checked):
 
 
 def _others(value: object, spelt: set[str]) -> dict[str, object]:
-    """Return the other fields that differ from their default. A new field thus changes no fingerprint."""
+    """Return the fields that differ from their default, without those in `spelt`. So a new field changes no
+    fingerprint."""
     known = canonical(value)
     assert isinstance(known, dict)
     return {name: form for name, form in known.items() if name not in {"is", *spelt}}

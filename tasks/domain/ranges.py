@@ -1,5 +1,5 @@
-"""Types of settings: a number with its range, a choice, a name. Each range is declared with its field, and pydantic
-checks it on the command line, in a form, in a file and in code."""
+"""Types of settings: a number with its range, a choice, a name. A range stands with its field. pydantic checks it
+on the command line, in forms, in files and in code."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -19,7 +19,7 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 
 from storage.errors import UserError, did_you_mean
 
-#: Upper bound of counts; larger numbers are typing errors that would make a stage endless.
+#: Upper bound of counts. A larger number is a typing error that would make a stage run for ever.
 MOST = 100_000
 Whole = Annotated[int, Field(strict=True)]
 Real = Annotated[float, Field(strict=True, allow_inf_nan=False)]
@@ -27,7 +27,7 @@ Count = Annotated[Whole, Field(ge=0)]
 AtLeastOne = Annotated[Whole, Field(ge=1)]
 AtLeastTwo = Annotated[Whole, Field(ge=2)]
 Size = Annotated[Whole, Field(ge=1, le=MOST)]
-#: The range of seeds that torch and NumPy share.
+#: The range of seeds that both torch and NumPy accept.
 Seed = Annotated[Whole, Field(ge=0, le=2**31 - 1)]
 Share = Annotated[Real, Field(ge=0, le=1)]
 ShareAboveZero = Annotated[Real, Field(gt=0, le=1)]
@@ -35,13 +35,13 @@ ShareAboveZero = Annotated[Real, Field(gt=0, le=1)]
 OrNone = BeforeValidator(lambda value: None if str(value).lower() == "none" else value)
 #: Names that are valid in URLs, file names and on the command line.
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,59}")
-#: Pydantic context for collecting all errors of a study.
+#: Key of the pydantic context that collects all errors of a study.
 COLLECT = "collect"
 
 
 class Checked:
-    """Base of pydantic dataclasses for settings. An error raises UserError, or is collected with the other errors of a
-    study (context=COLLECT)."""
+    """Base of pydantic dataclasses for settings. An error raises UserError. With the context COLLECT it is collected
+    with the study's other errors."""
 
     __slots__ = ()
     __pydantic_config__ = ConfigDict(extra="forbid", use_attribute_docstrings=True)
@@ -67,7 +67,7 @@ class Checked:
 
 
 def refused_by(check: Callable[[Any], object]) -> AfterValidator:
-    """Return a validator that turns a function's UserError into a validation error."""
+    """Return a validator that turns the UserError of `check` into a validation error."""
 
     def checked(value: Any) -> Any:
         try:
@@ -98,12 +98,12 @@ Name = Annotated[str, refused_by(check_name)]
 
 
 def mistake(sentence: str) -> PydanticCustomError:
-    """Return a validation error with a complete sentence."""
+    """Return a validation error whose message is this sentence."""
     return PydanticCustomError("mistake", "{sentence}", {"sentence": sentence})
 
 
 def sentences(error: ValidationError, what: str) -> str:
-    """Return all validation errors of a value in one line. what: the value's name."""
+    """Return all validation errors of a value in one line. what: the value's name in the message."""
     found = error.errors(include_url=False)
     prefix = "" if all(one["type"] == "mistake" for one in found) else f"{what}: "
     return prefix + "; ".join(dict.fromkeys(map(sentence, found)))

@@ -1,7 +1,7 @@
-"""Scaffolds (the prompt around a problem, and the delimiters of trace and answer in a completion) and arms.
+"""Scaffolds and arms. A scaffold is the prompt around a problem, and the tags of trace and answer in a completion.
 
-A scaffold is data. A scaffold renders a problem into a prompt and parses a completion into a trace and a final-answer
-region; it never grades. The grader reads only the answer region.
+A scaffold turns a problem into a prompt, and a completion into a trace and a final-answer region. It never grades; the
+grader reads only the answer region.
 """
 
 import dataclasses
@@ -16,24 +16,24 @@ from tasks.domain.grading.texts import answer_blocks, before_boxes, boxed, final
 from tasks.domain.plugins import call_plugin, plugged
 from tasks.domain.ranges import Checked, Name, OrNone
 
-#: Fields that only affect parsing. All other fields change what is sampled.
+#: Fields that affect only parsing. A change of any other field changes what is sampled.
 READING = ("name", "trace_tag", "answer_form", "trace_opened", "answer_kind")
 #: The answer kind of the grader of mathematics; the others are in `tasks.domain.grading.kinds`.
 MATH = "math"
 AnswerForm = Literal["tag", "boxed", "final"]
-#: Where a prompt has the text of the problem.
+#: The place of the problem's text in a prompt.
 PROBLEM = "{problem}"
-#: A prompt as engines take it: a text, or the messages of a chat as transformers' chat templates read them.
+#: A prompt for an engine: a text, or the messages of a chat in the form of transformers' chat templates.
 Prompt = str | list[dict[str, str]]
-#: `pairs`: the form in the table of Scaffold.pairs; `published`: the form that the original study rewarded.
+#: `pairs`: the form in the table of Scaffold.pairs; `published`: the form that the published study rewarded.
 TagRule = Literal["pairs", "published"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Parsed:
-    """A parsed completion. trace: the reasoning part; None if the scaffold's tags are missing or out of order. region:
-    the only text that may be graded; None if the completion has no answer. A trace that was opened and never closed is
-    reasoning, in every arm. tag_valid: the completion has the scaffold's form, by the chosen rule."""
+    """A parsed completion. trace: the reasoning; None if the scaffold's tags are missing or out of order. A trace that
+    is never closed is reasoning too. region: the only text that may be graded; None if the completion has no answer.
+    tag_valid: whether the completion has the scaffold's form, by the chosen rule."""
 
     trace: str | None
     region: str | None
@@ -96,7 +96,7 @@ class Scaffold(Ruled, Checked):
 
     @property
     def pairs(self) -> tuple[str, ...]:
-        """Return the tags of a well-formed completion. Each pair occurs exactly once, in this order, and none is empty.
+        """Return the pairs of tags of a well-formed completion. Each occurs once, in this order, and is not empty.
 
         | scaffold   | pairs                     | trace                        | answer                         |
         |------------|---------------------------|------------------------------|--------------------------------|
@@ -108,14 +108,14 @@ class Scaffold(Ruled, Checked):
         return (*((self.trace_tag,) if self.trace_tag else ()), *(("answer",) if self.answer_form == "tag" else ()))
 
     def versions(self) -> Mapping[str, int | str]:
-        """Return the versions of the parsing rules, for fingerprints. Older parsing rules found no trace before a box,
-        and read an unclosed trace as an answer."""
+        """Return the versions of the parsing rules, for fingerprints. Older rules found no trace before a box, and read
+        a trace that is not closed as an answer."""
         before_box = self.trace_tag is None and self.answer_form == "boxed"
         return {"trace": 2} if (before_box or self.trace_opened) and not self.code else {}
 
     @property
     def region_form(self) -> AnswerForm:
-        """Return the form in which the region of an answer is parsed: `boxed`, or any text (`tag`)."""
+        """Return how the answer region is parsed: `boxed`, or `tag` for any text."""
         return "boxed" if self.answer_form == "boxed" else "tag"
 
     @property
@@ -125,7 +125,7 @@ class Scaffold(Ruled, Checked):
 
     @property
     def has_steps(self) -> bool:
-        """Return whether the scaffold marks the reasoning, so that a search can sample it step by step."""
+        """Return whether the scaffold marks the reasoning. Only then can a search sample it step by step."""
         return self.trace_tag is not None
 
     @property
@@ -135,13 +135,13 @@ class Scaffold(Ruled, Checked):
 
     @property
     def reading(self) -> str:
-        """Return a hash of the fields that affect parsing and grading. If one of these fields changes, stored rollouts
-        are parsed again, not sampled again."""
+        """Return a hash of the fields that affect parsing and grading. After a change of these fields, stored rollouts
+        are parsed again, and nothing is sampled."""
         fields = {name: getattr(self, name) for name in READING if name != "name"} | dict(self.versions())
         return fingerprint({name: value for name, value in fields.items() if (name, value) != ("answer_kind", MATH)})
 
     def prompt(self, problem: str) -> Prompt:
-        """Return what engines encode: a text, or messages if the scaffold has a system message or its own messages.
+        """Return the prompt: a text, or messages if the scaffold has a system message or messages of its own.
 
         >>> dataclasses.replace(THINKING, system="Be brief.", template="{problem}").prompt("1+1?")
         [{'role': 'system', 'content': 'Be brief.'}, {'role': 'user', 'content': '1+1?'}]
@@ -169,7 +169,7 @@ class Scaffold(Ruled, Checked):
         return written(problem) if written else self.template.replace(PROBLEM, problem)
 
     def answer_in_form(self, answer: str, trace: str = "hence") -> str:
-        """Return a well-formed completion with this answer, for checks of golds.
+        """Return a well-formed completion with this answer. Checks of golds use it.
 
         >>> PANEL.answer_in_form("7", "Ann: 3+4=7.")
         '<mutipersonaDebate>Ann: 3+4=7.</mutipersonaDebate> <answer>7</answer>'
@@ -218,8 +218,9 @@ class Scaffold(Ruled, Checked):
         return Parsed(trace, region, published and (tag_rule == "published" or self._sound(completion, trace, rest)))
 
     def _own(self, function: str) -> Callable[..., Any] | None:
-        """Return the function `prompt`, `parse` or `solved` of a plug-in, or None. Errors: UserError if the plug-in is
-        missing or has another version; when called, if it raises an error or returns a wrong type."""
+        """Return the function `prompt`, `parse` or `solved` of the plug-in; None if there is none. Raise UserError if
+        the plug-in is missing or has another version. A call raises it if the function fails or returns a wrong
+        type."""
         if not self.code or not hasattr(plugged("varband.scaffolds", self.code), function):
             return None
 
@@ -311,24 +312,24 @@ THINK_TAGS = Scaffold(
     answer_form="tag",
     stop=("</answer>",),
 )
-#: Scaffolds with an answer only, in each form of regions, for checks of golds.
+#: Scaffolds with an answer but no trace, one for each form of answer regions, for checks of golds.
 FORMS: tuple[AnswerForm, ...] = ("tag", "boxed")
 BARE = {f: Scaffold(name=f, template="{problem}", trace_tag=None, answer_form=f) for f in FORMS}
 #: The built-in scaffolds by name.
 SCAFFOLDS = {s.name: s for s in (PANEL, THINKING, NO_PANEL, THINK_TAGS)}
 
 
-# Arms: a scaffold with its base model and adapter. A new arm is one entry of ARMS; its prompt is a scaffold.
+# ---- arms: a scaffold with its base model and adapter. A new arm is one entry of ARMS; its prompt is a scaffold.
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Arm:
     """An arm of the experiment.
 
-    trained_as: the arm whose adapter this arm is evaluated with; its own name for an arm that trains; None for an arm
-    that is screened and evaluated without training, such as a reference. model: name of its base model; empty: the
-    model of the arm whose adapter it has, else the study's. adapter: an imported adapter on that base, which the arm
-    starts from, or is; empty for none.
+    - trained_as: the arm whose adapter this arm is evaluated with; its own name if the arm trains; None if the arm is
+      screened and evaluated without training, such as a reference.
+    - model: name of the base model. Empty: that of the arm whose adapter it has, else the study's model.
+    - adapter: an imported adapter on that base model. The arm starts from it, or is evaluated with it. Empty for none.
     """
 
     name: str
@@ -343,7 +344,7 @@ class Arm:
 
     @property
     def head(self) -> str:
-        """Return the name of the arm whose adapter this arm is evaluated with; by default its own name."""
+        """Return the name of the arm whose adapter this arm is evaluated with. By default it is the arm itself."""
         return self.trained_as or self.name
 
 

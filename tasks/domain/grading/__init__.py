@@ -1,1 +1,1 @@
-"""The grader: extracts a completion's answer and decides whether it equals the gold."""
+"""The grader: extracts the answer of a completion and decides whether it equals the gold (the correct answer)."""

@@ -1,8 +1,9 @@
 r"""Compare two answers: their forms exactly, their terms by value, and sets of real numbers by their elements.
 
-Exact values are compared without tolerance. A decimal may stand for an exact value without a finite decimal form, if at
-least `LEAST_DIGITS` digits are given and correct, with its last digit rounded or truncated. Sets of reals are equal if
-they agree at every endpoint, between neighbouring endpoints and beyond them, for several values of their letters.
+Exact values are compared without tolerance. A decimal may replace an exact value such as 1/3 that has no finite decimal
+form. The decimal then needs at least `LEAST_DIGITS` digits, all correct; the last one may be rounded or truncated. Two
+sets of reals are equal if they agree at their endpoints, between neighbouring endpoints and beyond them. If endpoints
+contain letters, this is tested for several values of the letters.
 """
 
 from __future__ import annotations
@@ -52,8 +53,8 @@ VerdictName = Literal["correct", "wrong", "no_answer", "ambiguous", "timeout", "
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A verdict with its reason. answer: extracted from the region; canonical: the normal form that was compared. Both
-    are None if there is none."""
+    """A verdict with its reason. answer: the text in the region; canonical: the normal form that was compared. Both
+    are None if the region has no answer."""
 
     verdict: VerdictName
     reason: str
@@ -68,17 +69,17 @@ class Verdict:
 # ---- terms
 
 LEAST_DIGITS = 6
-#: The relative error of double precision: a decimal's further digits are rounding errors.
+#: The relative error of double precision. Further digits of a decimal are rounding errors.
 MACHINE_TOLERANCE = Fraction(1, 10**13)
 EQUAL = "equal"
-#: How two terms are equal: `equal`, or within which tolerance; empty if they are not.
+#: The way in which two terms are equal: `equal`, or equal within a tolerance; empty if they differ.
 Match = str
 
 
-#: The letter of an option, and a gold that is an option with its text: the letter alone answers it.
+#: An option of a multiple-choice question: its letter, alone or before its text. The letter alone is a full answer.
 _OPTION = re.compile(r"(?:\\\(|[(\[])?(?:\\(?:text|mathrm|textbf) ?\{)? ?\(?([A-H])\)? ?\}?[)\]]?")
 _CHOICE = re.compile(r"^(\([A-H]\)) [A-Z][A-Za-z ]*$")
-#: Signs around a run of capitals in which order counts: a word, a triangle, coin tosses.
+#: Signs around a run of capitals whose order counts: a word, a triangle, a sequence of coin tosses.
 _NAMED = re.compile(r"(\\(?:angle|triangle|overline|text|mathrm|vec|overrightarrow)|[{} ])")
 
 
@@ -100,8 +101,8 @@ def _based(text: str) -> tuple[str, int, bool] | None:
 
 
 def same_in_base(prediction: str, gold: str) -> bool | None:
-    r"""Return whether two numbers are equal; None if neither has a base. `101_2` equals 5, and the answer 101 equals
-    the gold `101_2`. An answer with a base in words matches only a gold with the same base.
+    r"""Return whether two numbers are equal; None if neither has a base. Here `101_2` equals 5, and the answer 101
+    equals the gold `101_2`. If the answer gives its base in words, the gold must have the same base.
 
     >>> same_in_base("101_2", "5"), same_in_base("101", "101_2"), same_in_base(r"7_{\text{eight}}", "7")
     (True, True, False)
@@ -120,31 +121,32 @@ def same_in_base(prediction: str, gold: str) -> bool | None:
 
 # ---- formulas
 
-#: Products in which order counts: `AB` beside `BA`.
+#: Products whose order counts: `AB` and `BA` in one text.
 _ORDERED = re.compile(r"([A-Z])([A-Z]).*\2\1")
-#: The longest answer in words.
+#: The longest answer in words, in characters.
 MAX_WORDED_CHARS = 200
 
 
 def bare_words(text: str) -> str:
-    r"""Return a text in lower case, without `\text`, dollar signs, final punctuation and lead-in; empty if the text is
-    long."""
+    r"""Return a text in lower case, without `\text`, dollar signs, final punctuation and lead-in; empty for a text
+    longer than MAX_WORDED_CHARS."""
     plain = TEXT_COMMANDS.sub(r"\1", re.sub(r"\$|\\[()]", "", text)) if len(text) <= MAX_WORDED_CHARS else ""
     lead_in = r"^(?:(?:it is|it's|the (?:final )?answer is|answer:|so|therefore|thus|hence),? )"
     return re.sub(lead_in, "", plain.strip(" .!*").lower())
 
 
 def worded(text: str) -> str:
-    r"""Return an answer in words in lower case and without `\text`; empty for any other answer."""
+    r"""Return the words of an answer in lower case, without `\text`; empty if the answer is not in words."""
     plain = re.sub(r"^(?:an?|the) (?=[a-z]{4})", "", bare_words(text))
     mixed = re.search(r"[a-z]{4}", plain) and re.fullmatch(r"[a-z0-9][a-z0-9' ,;-]{2,100}", plain)
     return plain if mixed or re.fullmatch(r"[a-z][a-z' -]{2,60}", plain) else ""
 
 
 def same_terms(prediction: str, gold: str) -> Match:
-    r"""Return how `prediction` equals `gold` in value. Both arguments are normalised terms; one may omit its unit. A
-    percent sign is a factor of 1/100. A gold between 1 and 100 may be an implicit percentage: `50\%` matches 50 and
-    0.5, and `2000\%` matches only 20. Raise Undecided, with the reason, if the numbers are too large.
+    r"""Return how `prediction` equals `gold` in value. Both arguments are normalised terms, and one may omit its unit.
+    A percent sign is a factor of 1/100. A gold between 1 and 100 without a percent sign may still mean a percentage:
+    the answer `50\%` equals the golds 0.5 and 50, and `2000\%` equals only 20. Raise Undecided, with the reason, if the
+    numbers are too large.
 
     >>> same_terms("0.333333", "1/3")
     'equal within 1e-06, relative: the digits written'
@@ -173,7 +175,7 @@ def same_terms(prediction: str, gold: str) -> Match:
     return (turned and _equal(*signed)) or _equal(a, b)
 
 
-#: Units that a number is multiplied by, as formulas write them.
+#: Signs of units that multiply a number, each with the formula for its product.
 _FACTORS = {"%": r"({})\%", "°": r"{}^{{\circ}}"}
 
 
@@ -192,7 +194,7 @@ def _equal(prediction: str, gold: str) -> Match:
         return ""
     if same_value(got, want):
         return EQUAL
-    # no rounding inside formulas: one side is a decimal (times i), the other is none
+    # inside formulas nothing may be rounded: one side must be a decimal (times i), and the other must not
     lone = [number(re.sub(r"(?<=\d) ?i$", "", text)) for text in (prediction, gold)]
     written = [n for n in lone if n is not None and n.place is not None]
     tolerance = decimal_tolerance(written[0]) if len(written) == 1 else Fraction(0)
@@ -229,7 +231,7 @@ _RESIDUE = re.compile(r"(\d+) ?\\pmod ?\{ ?(\d+) ?\}")
 
 
 class Comparison:
-    """The comparison of two answers. roundings: how decimals matched. Methods raise Undecided."""
+    """The comparison of two answers. roundings: how decimals matched exact values. Every method may raise Undecided."""
 
     def __init__(self) -> None:
         self.roundings: list[str] = []
@@ -281,8 +283,8 @@ class Comparison:
         return RIGHT if len(got) == len(want) and all(map(self.agree, got, want)) else WRONG
 
     def _in_any_order(self, got: Sequence[Shape], want: Sequence[Shape], multiplicity: bool) -> Judgement:
-        """Match the parts of two answers. Parts that agree with the same parts are equal: agreement is (almost) an
-        equivalence relation."""
+        """Match the parts of two answers in any order. Two parts of one answer count as the same part if they agree
+        with the same parts of the other answer."""
         if multiplicity and len(got) != len(want):
             return WRONG
         hits = [[self.agree(g, w) for w in want] for g in got]
@@ -290,7 +292,7 @@ class Comparison:
         return RIGHT if found and not (multiplicity and any(sum(row) != hits.count(row) for row in hits)) else WRONG
 
     def _several(self, prediction: Shape, gold: Shape) -> Judgement:
-        """Compare lists, in which multiplicity counts and order does not, with sets and tuples."""
+        """Compare a list, set or tuple with another one. In lists repetition counts, and order does not."""
         if prediction.kind == "union" and all(i.kind == "set" for i in prediction.items):
             prediction = Shape("set", prediction.text, tuple(i for some in prediction.items for i in some.items))
         if gold.kind == "set" and prediction.kind == "scalar" and len(gold.items) == 1:
@@ -308,7 +310,7 @@ class Comparison:
 
     def _scalar(self, prediction: Shape, gold: Shape) -> Judgement:
         if r"\pmod" in prediction.text and r"\pmod" not in gold.text and prediction.kind == "scalar":
-            # `1 \pmod 3` says 1; `4 \pmod 3` and `n \pmod 3` name a class and no number
+            # `1 \pmod 3` gives the value 1; `4 \pmod 3` and `n \pmod 3` name a class and no number
             found = _RESIDUE.fullmatch(prediction.text)
             if found is None or int(found[1]) >= int(found[2]):
                 return "wrong", "a class where one value is asked for"
@@ -323,7 +325,7 @@ class Comparison:
         return RIGHT if self.same(prediction, gold) else WRONG
 
     def _conclusion(self, steps: Shape) -> Shape | None:
-        """Return the final value of steps (`3y=15, y=5`): that of the last equation, if it satisfies all equations."""
+        """Return the result of steps such as `3y=15, y=5`: the value in the last equation, if it satisfies them all."""
         equations = steps.items
         if {*steps.marks} & {"or", "lor"} or not all(i.kind == "relation" and {*i.marks} == {"="} for i in equations):
             return None
@@ -341,7 +343,8 @@ class Comparison:
         return equations[-1].items[-1] if true else None
 
     def _value(self, prediction: Shape, gold: Shape) -> Judgement:
-        """Compare a value, or the value that a chain of true equations gives to its subject, with the gold."""
+        """Compare a prediction with a gold that is one value. The prediction is a value too, or a chain of equations
+        such as `x = 2 + 3 = 5`, which must all be true."""
         if prediction.kind != "relation":
             return self.compare(prediction, gold)
         items, marks = prediction.items, prediction.marks
@@ -371,7 +374,7 @@ class Comparison:
             return self._named(prediction, gold)
         if gold.marks == (r"\in",):
             return self.compare(prediction, last)
-        if r"\approx" in gold.marks:  # takes the exact value and, as written, the rounded one
+        if r"\approx" in gold.marks:  # accepts the exact value, and the rounded value as the gold writes it
             tried = [self._value(prediction, item) for item in gold.items if is_closed(item.text)]
             return next((found for found in tried if found[0] == "correct"), (*tried, WRONG)[0])
         if {*gold.marks} == {"="} and all(is_closed(item.text) for item in gold.items):
@@ -383,8 +386,8 @@ class Comparison:
         return RIGHT if self.same(prediction, gold) else WRONG
 
     def _named(self, prediction: Shape, gold: Shape) -> Judgement:
-        """Compare with a gold such as `x = 1` or `|AB| = 1`. It accepts its value alone or with its name, but with no
-        other name."""
+        """Compare with a gold such as `x = 1` or `|AB| = 1`. Accept the bare value, or the value under the gold's name
+        (`x`); reject the value under another name."""
         name, value = gold.items[0].text, gold.items[-1]
         if prediction.kind != "relation":
             return self.compare(prediction, value)
@@ -402,8 +405,8 @@ class Comparison:
 
 
 def _joined_differently(prediction: Shape, gold: Shape) -> bool:
-    """Return whether one answer joins its values by `and` and the other by `or`. Values of one variable are a list,
-    whichever of the two words joins them."""
+    """Return whether one answer joins its values by `and` and the other joins them by `or`. Return False if the values
+    are those of one variable, because both words then make a list."""
     some = [found for found in (prediction, gold) if found.kind == "choice"]
     symbols = {mark for found in some for mark in found.marks if mark[0] == "l"}
     listed = all(map(_lists_values, some)) and (not symbols or (symbols == {"lor"} and len(some) == 1))
@@ -416,14 +419,14 @@ def _joined_differently(prediction: Shape, gold: Shape) -> bool:
 
 
 def _lists_values(found: Shape) -> bool:
-    """Return whether all parts are values, or equations for the same name."""
+    """Return whether all parts are values, or all are equations for the same name."""
     names = {item.items[0].text if item.kind == "relation" else "" for item in found.items}
     return len(names) == 1 and all(i.kind != "relation" or set(i.marks) <= {"="} for i in found.items)
 
 
 # ---- sets of real numbers
 
-#: Number of values that are tried for letters in the ends of intervals.
+#: Number of values that are tried for each letter in the ends of intervals.
 TRIED = 3
 _COMPARE = {
     "<": operator.lt,
@@ -444,12 +447,12 @@ def _is_range(found: Shape) -> bool:
 
 
 class _NoSet(Exception):
-    """An answer is no set of real numbers."""
+    """An answer is not a set of real numbers."""
 
 
 def _holds(found: Shape, x: Any, value: Callable[[str], Any]) -> bool:
-    """Return whether a set contains a number, given the values of its ends.
-    Raise _NoSet."""
+    """Return whether a set contains the number x. value: gives the number of each end. Raise _NoSet if `found` is no
+    set."""
     items, marks, texts = found.items, found.marks, [item.text for item in found.items]
 
     def end(text: str) -> Any:
@@ -462,7 +465,7 @@ def _holds(found: Shape, x: Any, value: Callable[[str], Any]) -> bool:
         return (low < x or (low == x and marks[0] == "[")) and (x < high or (x == high and marks[1] == "]"))
     if found.kind == "set":
         return x in [value(text) for text in texts]
-    if without := _WITHOUT.fullmatch(found.text):  # `A \cup B \setminus \{c\}` takes c out of both
+    if without := _WITHOUT.fullmatch(found.text):  # `A \cup B \setminus \{c\}` removes c from A and from B
         points = [value(text) for text in without["points"].split(",")]
         return _holds(shape(without["whole"]), x, value) and x not in points
     if found.kind in ("union", "choice", "list"):
@@ -483,7 +486,7 @@ def _holds(found: Shape, x: Any, value: Callable[[str], Any]) -> bool:
 
 
 def _holds_several(found: Shape, x: Any, value: Callable[[str], Any]) -> bool:
-    """Return the same as `_holds` for a union, and for conditions on one name."""
+    """Return whether a union, or several conditions on one name, contain the number x; see `_holds`."""
     items, listed = found.items, found.kind == "list"
     names = [named(item) for item in items if item.kind == "relation"]
     if (names and not set.intersection(*names)) or (
@@ -497,8 +500,8 @@ def _holds_several(found: Shape, x: Any, value: Callable[[str], Any]) -> bool:
 
 
 def same_set(one: Shape, other: Shape) -> bool | None:
-    """Return whether two sets of real numbers are equal: False if an end is no real number, None if an answer is no
-    such set."""
+    """Return whether two sets of real numbers are equal. Return False if an end is not a real number, and None if an
+    answer is not a set of real numbers."""
     ends: dict[str, int] = {}
     try:
         for found in (one, other):

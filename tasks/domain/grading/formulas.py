@@ -1,4 +1,4 @@
-r"""A parser for LaTeX formulas and numbers with units. It parses all of a text or raises: it drops no token."""
+r"""A parser for LaTeX formulas and numbers with units. The parser reads a text completely, or raises Unreadable."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ _TOKEN = re.compile(
     rf"|(?P<numeral>{_NUMERAL})|(?P<sign>\\(?:begin|end) ?\{{[a-z]+\}}|\\[A-Za-z]+|\\.|\S))"
 )
 _CONSTANTS = {"e": "e", "i": "i", r"\pi": "pi", r"\infty": "inf"}
-#: Names of functions: brackets behind them hold arguments and no factor.
+#: Names of functions. Brackets behind such a name hold arguments; behind another name they hold a factor.
 _CALLED = re.compile(r"[fghFGHPQWEOST]|\\(?:(?:var)?phi|psi|sigma|tau|zeta|Phi|Psi|Gamma|Theta)|.*'")
-#: Names of functions whose power -1 is the inverse function.
+#: Names of functions for which the power -1 means the inverse function.
 _INVERTIBLE = re.compile(r"[fghFGH]|\\(?:(?:var)?phi|psi)")
 _DERIVED = re.compile(r"\^\{\((\d{1,2}|[a-z])\)\}")
 FUNCTIONS = frozenset("ln lg sin cos tan cot sec csc sinh cosh tanh exp arcsin arccos arctan".split(" "))  # noqa: SIM905
@@ -59,10 +59,10 @@ _ROUNDED = {r"\lfloor": "floor", r"\lceil": "ceil", r"\{": "frac"}
 _BARS = {"|": "|", r"\lvert": r"\rvert", r"\vert": r"\vert", r"\|": r"\|", r"\lVert": r"\rVert"}
 _TIMES = {"*": "*", r"\cdot": "*", r"\times": "*", "/": "/", r"\div": "/", r"\bmod": "mod"}
 _NAMED = {"\\" + name for name in ("log", *FUNCTIONS, *_SEVERAL)}
-#: Tokens that start a factor after another one.
+#: Tokens that start a further factor of a product.
 _STARTS = {r"\frac", r"\sqrt", r"\binom", r"\sum", r"\prod", r"\int", r"\lim", *_NAMED, *_CONSTANTS, *_CLOSING} - {"["}
 _STARTS |= {r"\begin{pmatrix}", r"\begin{bmatrix}"}
-#: Signs behind a factor, each with its operation and its number of tokens.
+#: Signs that follow a factor, each with its operation and its number of tokens.
 _POSTFIX = {"!!": ("!!", 2), "!": ("!", 1), r"\%": ("%", 1), r"^{\circ}": ("deg", 4)}
 _VECTOR = re.compile(r"[A-Z]|\\(?:vec|hat|bar|overrightarrow)")
 _THOUSANDS = re.compile(r"^[-+ ]*(?:[1-9]\d{0,2}(?:,\d{3})+|\d{1,3}(?: \d{3})+)(?!\d)")
@@ -74,7 +74,7 @@ def constant(value: int | Fraction) -> Expr:
 
 
 def _numeral(found: re.Match[str]) -> Expr:
-    """Return (value, place of the last decimal) of a number as written."""
+    """Return (value, value of one unit in the last decimal place) of a number as written."""
     place = None
     if len(found[0]) > MAX_NUMERAL:
         raise Unreadable("a number of too many digits")
@@ -129,7 +129,8 @@ def parse(text: str) -> Expr:
 
 
 class _Parser:
-    r"""kinds: of each token, `name`, `word` (of a function, in `\text`), `numeral` or `sign`."""
+    r"""A recursive parser. kinds: the kind of each token: `name`, `word` (a function's name in `\text`), `numeral` or
+    `sign`."""
 
     def __init__(self, text: str) -> None:
         self.found = list(_TOKEN.finditer(text.rstrip()))
@@ -345,7 +346,7 @@ class _Parser:
 
 # ---- numbers as written, with their units
 
-#: Longer texts hold no number with a unit; patterns that look for one are kept away from them.
+#: Longer texts are not searched for a number with a unit, because the patterns would be slow.
 MAX_UNIT_CHARS = 200
 _PREFIXES = {"": "", "milli": "m", "centi": "c", "deci": "d", "kilo": "k", "micro": "u", "nano": "n", "mega": "M"}
 _PREFIXED = {"meter": "m", "metre": "m", "gram": "g", "second": "s", "liter": "L", "litre": "L", "watt": "W"}
@@ -383,7 +384,7 @@ _UNIT = re.compile(
     r"| (?P<word>[A-Za-z][A-Za-z. ]*[A-Za-z])))(?P<power> ?\^ ?\{?[23]\}?)?",
     re.S,
 )
-#: Nouns that may be counted. No other noun is read.
+#: Nouns that a number may count.
 _NOUNS = (
     "solution value integer number point digit term element way possibility case arrangement permutation combination"
     " subset triple quadruple triangle rectangle polygon person people child children man men woman women boy girl"
@@ -405,7 +406,7 @@ _POWERS = ((re.compile(r"\b(?:square|sq|squared)\b", re.I), "2"), (re.compile(r"
 def split_unit(text: str) -> tuple[str, str | None]:
     r"""Return (remainder, unit or None). A single letter is a variable, never a unit: `6m` is 6·m.
 
-    A counted noun is a unit (`7 apples`); any other word stays in the remainder.
+    A noun from the list below is a unit (`7 apples`); any other word stays in the remainder.
 
     >>> split_unit(r"6\text{ m}"), split_unit("6m"), split_unit("45^{\\circ}"), split_unit(r"\$5")
     (('6', 'm'), ('6m', None), ('45', '°'), ('5', '$'))
@@ -435,7 +436,8 @@ def unit_of(words: str) -> str | None:
 
 
 def _product(words: list[str]) -> str | None:
-    """Return the unit of words without `per`, in the singular: `ft` for `square feet`, `red apple` for `red apples`."""
+    """Return the unit of words without `per`, in the singular. `square feet` gives `ft`, and `red apples` gives
+    `red apple`."""
     if words[1:] and words[-1].lower() in ("squared", "cubed", "old"):
         words = words[:-1]
     signs = _SIGNS_OF_UNITS  # only signs are case-sensitive
@@ -450,8 +452,8 @@ def _product(words: list[str]) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """An exact number as written. value: without unit; place: value of one unit in the last digit, if there is a
-    decimal point; unit: `%`, `°`, a word."""
+    """An exact number as written. value: without its unit; place: value of one unit in the last decimal place, None
+    without a decimal point; unit: `%`, `°` or a word."""
 
     value: Fraction
     place: Fraction | None = None
@@ -482,7 +484,7 @@ def number(text: str) -> Number | None:
 
 
 def _plain(formula: Expr) -> tuple[Fraction, Fraction | None] | None:
-    """Return (value, place) of a number."""
+    """Return (value, value of one unit in the last decimal place) of a formula that is one number; else None."""
     parts = [_plain(part) for part in formula.args if isinstance(part, Expr)]
     match formula.op, parts:
         case "num", _:

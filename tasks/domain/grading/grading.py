@@ -1,7 +1,7 @@
-r"""The grader, used alike by reward, screening, evaluation and regrading.
+r"""The grader. Reward, screening, evaluation and regrading all use it.
 
-The grader gets only the final-answer region and the gold. `tasks.domain.grading.comparison` compares them. The time and
-memory of grading are bounded for every completion (`tasks.domain.grading.values`).
+The grader gets only the final-answer region and the gold. `tasks.domain.grading.comparison` compares the two. Time and
+memory are limited for every completion (`tasks.domain.grading.values`).
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ def grade_completion(scaffold: Scaffold, completion: str, gold: str, finish: str
 
 
 def region_of(scaffold: Scaffold, completion: str, finish: str) -> str | None:
-    """Return the text that is graded; None if there is none, or if the rollout was truncated inside it. A chat template
-    may open the trace in the prompt, so a completion truncated before its closing tag is an unfinished trace."""
+    """Return the text to grade; None if the completion has none, or if it was truncated inside it. If the prompt opens
+    the trace, as some chat templates do, a completion without the closing tag is an unfinished trace."""
     if finish == "length" and scaffold.chat and f"</{scaffold.trace_tag}>" not in completion:
         return None
     completion = visible(completion)
@@ -91,7 +91,7 @@ def grade_region(region: str | None, gold: str, form: AnswerForm, finish: str = 
 
 
 def _in_words(texts: list[str], gold: str) -> Verdict | None:
-    """Return the verdict on an answer that is the gold's own text, or yes, no or "none" in words; None for any other
+    """Return the verdict on an answer in words: the gold's own text, or yes, no or "none". Return None for any other
     answer."""
     first = min(texts, default=None)
     words, wanted = (
@@ -101,7 +101,7 @@ def _in_words(texts: list[str], gold: str) -> Verdict | None:
     if words == wanted and not words & {"", "nan", "null"}:
         return Verdict("correct", "identical text", gold, gold if len(gold) <= MAX_ANSWER_CHARS else None)
     if texts and denies_existence(gold) and all(map(denies_existence, texts)):
-        # `no negative solutions` and `no maximum` are not the same as `no solutions`
+        # `no negative solutions` and `no maximum` do not mean `no solutions`
         denied, *others = ({*_PARTICULAR.findall(bare_words(t).replace("-", ""))} for t in (gold, *texts))
         if all(particulars <= (denied or {"real"}) for particulars in others):
             return Verdict("correct", "both say that there is none", first, None)
@@ -113,7 +113,7 @@ def _in_words(texts: list[str], gold: str) -> Verdict | None:
 
 
 def _judge(answers: list[str], joined: bool, gold: str) -> Verdict:
-    """Return the verdict on the different answers of a region. joined: whether they form one list."""
+    """Return one verdict on the different answers of a region. joined: the answers form one list."""
     text = " , ".join(answers)
     for name, length in (("gold", len(gold)), ("answer", max(map(len, answers)))):
         if length > MAX_ANSWER_CHARS:
@@ -154,7 +154,7 @@ _NO_SUCH = re.compile(
 
 
 def denies_existence(text: str) -> bool:
-    r"""Return whether an answer states that the object asked for does not exist.
+    r"""Return whether an answer states that the requested object does not exist.
 
     >>> [denies_existence(t) for t in ("No, such a function does not exist.", r"\text{no real solutions}", "no more")]
     [True, True, False]
@@ -165,7 +165,7 @@ def denies_existence(text: str) -> bool:
 _AFFIRMS = {"yes": "yes", "true": "yes", "correct": "yes", "no": "no", "false": "no", "incorrect": "no"}
 _WHO = rf"(?:it|this|that|there|he|she|they|we|you|(?:such )?an? {_NOUN})"
 _VERB = "(?:is|are|does|do|can|could|will|must|has|have)"
-#: Restatements that may follow yes and no.
+#: Restatements that may follow yes and no, such as `it can`.
 _AGAIN = {
     "yes": rf"{_WHO} (?:exists?|{_VERB}(?: (?:always|so|true|correct|possible|exist|be done))?)",
     "no": rf"{_WHO} (?:{_VERB} ?(?:not|n[o']t)|can't|won't)"
@@ -205,7 +205,7 @@ class _OverrideRow(BaseModel):
 
 @dataclass(frozen=True)
 class Overrides:
-    """Verdicts that a person sets. rows: sorted; answer and gold without insignificant spaces."""
+    """Verdicts that a person sets. rows: sorted; their answers and golds are without insignificant spaces."""
 
     rows: OverrideRows = ()
 
@@ -226,7 +226,7 @@ class Overrides:
 
 @dataclass(frozen=True, slots=True)
 class ActiveGrader:
-    """The grader in use: its version, with human overrides applied on top."""
+    """The active grader: its version, and the verdicts of persons that override its own."""
 
     installed: str = GRADER_VERSION
     overrides: Overrides = field(default_factory=Overrides)
@@ -237,7 +237,7 @@ class ActiveGrader:
 
 
 def read_overrides(text: str, name: str) -> Overrides:
-    """Read overrides from JSON lines with answer, gold, verdict and reason. Raise UserError naming file and line.
+    """Read overrides from JSON lines with answer, gold, verdict and reason. Raise UserError with file and line.
 
     >>> o = read_overrides('{"answer": "six", "gold": "6m", "verdict": "wrong", "reason": "m is missing"}', "f")
     >>> o.apply(Verdict("correct", "equal", "six", "6"), "6m").verdict

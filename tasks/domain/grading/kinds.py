@@ -1,7 +1,7 @@
 r"""Answer kinds: how answers other than mathematics are read and compared.
 
-A kind reads the texts in the regions and boxes of an arm. The code of a kind is Varband's, or that of a package that
-provides a grader (entry point `varband.graders`: an object with `read` and optionally `same`). Model output is never
+A kind reads the answers in the regions and boxes of a completion. Varband has some kinds, and a package can provide
+others as graders (entry point `varband.graders`: an object with `read` and optionally `same`). Model output is never
 executed.
 """
 
@@ -21,21 +21,25 @@ from tasks.domain.grading.reading import MAX_ANSWER_CHARS, answer_texts, read
 from tasks.domain.grading.texts import TEXT_COMMANDS, normalise
 from tasks.domain.scaffolds import MATH, AnswerForm
 
-#: How the reason of a verdict begins where another package's grader raised.
+#: Start of a verdict's reason if another package's grader raised an error.
 RAISED = "raised by grader "
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerKind:
-    """read: the distinct answers in a text, in the form in which they are compared; none if it has none of this kind.
-    Reading an answer that was read changes nothing. same: whether an answer that was read equals a gold."""
+    """A reader of answers and their comparison.
+
+    - read: returns the distinct answers in a text in their normal form, which it leaves unchanged when it reads them
+      again; empty if the text has no answer of this kind.
+    - same: returns whether an answer in normal form equals a gold.
+    """
 
     read: Callable[[str], Sequence[str]]
     same: Callable[[str, str], bool] = operator.eq
 
 
 def integers(text: str) -> list[str]:
-    r"""Read whole numbers in any notation; a calculation such as 14/2 is not one.
+    r"""Read a whole number in any notation. A calculation such as 14/2 is not a whole number.
 
     >>> [integers(t) for t in ("7", "$1{,}024$.", "The answer is 12.", "x = -3", "7.0", "7.5", "14/2", "7 cm", "six")]
     [['7'], ['1024'], ['12'], ['-3'], ['7'], [], [], [], ['6']]
@@ -50,7 +54,7 @@ def integers(text: str) -> list[str]:
 _LETTER = r"\(?([A-J])\)?"
 _ALONE = re.compile(r"[\s$*(\[{]*(?:option|choice|answer)?[\s:$*(\[{]*([A-Ja-j])[\s$*)\]}.:]*", re.I)
 _LABEL = re.compile(r"[\s$*]*(?:\(([A-Ja-j])\)|([A-J])[).:]|([a-j])\))\s+(?!(?:or|and)\b)\S")
-#: A letter that is no article or pronoun, which a word follows.
+#: A letter that names an option, and is not an article or pronoun before another word.
 _SAID = re.compile(r"(?<![A-Za-z\\])([A-J])(?![A-Za-z'’])(?!\s+(?!(?:is|or|and|because|since|as|not|but|was)\b)[a-z])")
 _SMALL = re.compile(r"\b(?:answer|option|choice)(?: is)?[:\s]+\(?([a-j])(?![A-Za-z'’]|\s+[a-z])")
 _DENIED = re.compile(
@@ -59,7 +63,7 @@ _DENIED = re.compile(
 
 
 def choices(text: str) -> list[str]:
-    r"""Read the letters of options, A to J: alone, before the option's text, or in a sentence.
+    r"""Read the letters of options, A to J: a letter alone, before the option's text, or in a sentence.
 
     >>> [choices(t) for t in ("B", "(b)", r"\text{C}.", "B) 42", "The answer is D.", "A or B", "B, not C", "a cat")]
     [['B'], ['B'], ['C'], ['B'], ['D'], ['A', 'B'], ['B'], []]
@@ -87,8 +91,8 @@ OWN = {"integer": AnswerKind(integers), "multiple_choice": AnswerKind(choices), 
 
 
 def pinned(kind: str) -> str:
-    """Return a kind's name for recipes, with the version of its package if that is not Varband. Raise UserError for an
-    unknown kind."""
+    """Return a kind's name for fingerprints, with the version of its package if another package provides it. Raise
+    UserError for an unknown kind."""
     if kind == MATH or kind in OWN:
         return kind
     try:
@@ -107,7 +111,7 @@ def check(kind: str) -> None:
 
 
 def kind_of(name: str) -> AnswerKind:
-    """Return a kind by name. Raise UserError if it is not installed, has another version, or lacks `read`."""
+    """Return a kind by its name. Raise UserError if it is not installed, has another version, or has no `read`."""
     if name in OWN:
         return OWN[name]
     found = plugins.plugged("varband.graders", name)
@@ -146,7 +150,7 @@ def grade_as(name: str, region: str | None, gold: str, form: AnswerForm, finish:
             raise TypeError(f"same returned {right!r:.60}, neither true nor false")
     except (MemoryError, RecursionError):
         raise
-    except (Exception, SystemExit) as error:  # of a grader that another package brings
+    except (Exception, SystemExit) as error:  # another package's grader may raise anything
         return Verdict("ungradable", f"{RAISED}{name}: {plugins.error_line(error)}"[:200], answer, None)
     return Verdict("correct" if right else "wrong", f"by {what}" if right else "not equal", answer, stated[0])
 
@@ -160,7 +164,7 @@ def _read(kind: AnswerKind, text: str) -> list[str]:
 
 
 def faults_of_answer(kind: str, answer: str) -> str:
-    """Return the reason why an answer (an example's or a gold) is not of this kind; empty if it is."""
+    """Return why an answer (an example's or a gold) is not of this kind; empty if it is of this kind."""
     if kind == MATH:
         return ""
     verdict = grade_as(kind, answer, answer, "tag", "stop")

@@ -1,7 +1,7 @@
-r"""Read the answers in a final-answer region with a small grammar that rejects unknown text.
+r"""Read the answers in a final-answer region with a small grammar, which rejects unknown text.
 
 A text becomes a line of words, with `#` for each formula or number. The line must match one of the sentences below
-completely: each word belongs to a lead-in, the quantity asked for, a unit or a condition.
+completely: each word belongs to a lead-in, the requested quantity, a unit or a condition.
 """
 
 from __future__ import annotations
@@ -17,18 +17,19 @@ from tasks.domain.scaffolds import AnswerForm
 
 #: Longer answers are not compared.
 MAX_ANSWER_CHARS = 1_500
-#: Different texts in one region; a region with more commits to none of them.
+#: Largest number of different texts in one region; a region with more has no single answer.
 MAX_ANSWERS = 50
 NO_BOX = r"no \boxed{} in the final answer"
 CUT_OFF = "truncated inside the answer"
 EMPTY, NOT_UNDERSTOOD = "empty answer", "not understood"
-#: A line with more words and marks is not read.
+#: A line with more words, formulas and punctuation marks is not read.
 MAX_MARKS = 60
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a text states. answer: a formula or words, without the sentence around it. fault: why it has no answer."""
+    """The result of reading a text. answer: a formula or words, without the sentence around it. fault: why the text has
+    no answer."""
 
     answer: str
     fault: str = ""
@@ -36,7 +37,7 @@ class Reading:
 
 def answer_texts(region: str | None, form: AnswerForm, truncated: bool = False) -> tuple[list[str], bool, str]:
     """Return (the distinct texts of a region, whether they form one list, the reason if there is no text). The texts
-    are the region's boxes, or else, in a tag, its whole text."""
+    are the contents of the region's boxes. An answer tag without boxes gives its whole text."""
     if region is None:
         missing = "no answer tag" if form == "tag" else "no answer"
         return [], False, "truncated before an answer" if truncated else missing
@@ -75,15 +76,15 @@ _PIECE = re.compile(
     r"|\\[A-Za-z]+|\\.|(?P<word>[A-Za-z]+(?:[-'’][A-Za-z]+)*)|.",
     re.S,
 )
-#: Punctuation around a formula; the sign of a factorial belongs to it.
+#: Punctuation around a formula. An exclamation mark after a formula is a factorial and belongs to the formula.
 _PUNCTUATED = re.compile(r"((?:[ ,;:!?]|=(?= ?[^= ])|\.(?!\d))*)(.*?)((?:(?<!\\)[ .,;:?]|(?<![\w)}\\])!)*)", re.S)
 
 
 def line_of(text: str, formulas: list[str], prose: bool = False) -> str:
     r"""Return a normalised text as words and punctuation, with `#0`, `#1` and so on for its formulas.
 
-    formulas: takes the formulas. prose: whether the text is inside `\text`, where every run of lower-case letters is a
-    word.
+    formulas: the list that the formulas are added to. prose: the text is inside `\text`, where every run of lower-case
+    letters is a word.
 
     >>> line_of(r"so x+1 is 2\sqrt{3}.", formulas := []), formulas
     ('so #0 is #1 .', ['x+1', '2\\sqrt{3}'])
@@ -107,7 +108,7 @@ def line_of(text: str, formulas: list[str], prose: bool = False) -> str:
 
 
 def _with_formula(line: str, chunk: str, formulas: list[str]) -> str:
-    """Return a line with a formula and the punctuation around it, such as an equals sign before it."""
+    """Return a line with one more formula and the punctuation around it, such as an equals sign before it."""
     found = _PUNCTUATED.fullmatch(chunk)
     assert found
     before, formula, after = found.groups()
@@ -126,7 +127,7 @@ def _reads_as_word(run: str, rest: str, after_word: bool, prose: bool) -> bool:
     return bool(_WORD.match(run + rest)) or (len(run) > 1 and (is_word(run) or "'" in run))
 
 
-#: Letters that are words because of the text after them, joins in any case, and words in capitals.
+#: Letters that are words because of the text after them; the joining words in any case; words in capitals.
 _WORD = re.compile(
     r"[aA] (?!(?:and|or)\b)[a-z]{2}|[A-Za-z] hope\b|in (?:all|total|sum)\b|(?:(?i:and|or)|ANSWER|FINAL)(?![A-Za-z])"
 )
@@ -149,8 +150,8 @@ _PARTS |= {word: value for value, word in enumerate(_ORDINALS.split(), start=3)}
 
 
 def number_in_words(text: str) -> Fraction | None:
-    """Return the number that English words spell, or None. `one hundred and one half` is none, because it may be 100.5
-    or 50.5.
+    """Return the number that English words spell, or None. `one hundred and one half` gives None, because it may mean
+    100.5 or 50.5.
 
     >>> number_in_words("minus two thirds"), number_in_words("3 dozen"), number_in_words("zero and a half")
     (Fraction(-2, 3), Fraction(36, 1), Fraction(1, 2))
@@ -223,7 +224,7 @@ def in_digits(text: str) -> str:
 
 
 def _digits(found: re.Match[str]) -> str:
-    """Return the match in digits; unchanged if the words are no numbers, or if a number given twice differs."""
+    """Return the match in digits. Return it unchanged if its words are no number, or if words and digits differ."""
     words, after = found["words"], found["after"] or ""
     spelt = [
         number_in_words(part) for part in ([words] if number_in_words(words) is not None else words.split(" and "))
@@ -237,7 +238,7 @@ def _digits(found: re.Match[str]) -> str:
     return digits + after if after in ("", ")") else digits if after == f" ({digits})" else found[0]
 
 
-# ---- the grammar: sentences over the line of marks. Every word is written here or names a unit; no other word is read.
+# ---- the grammar: sentences over a line of words and formulas. Only words that stand here or name a unit are read.
 
 _SO = (
     r"(?:(?:and|so|thus|hence|therefore|then|finally|we (?:get|have|find|obtain)(?: that)?|this gives|it follows that)"
@@ -273,7 +274,7 @@ _ANY_COMPARED = "|".join(pattern for pattern, _ in _COMPARED)
 _THEN = r"(?: ?[,;])?(?: and)? (?:so|thus|hence|then|therefore)(?: ,)?"
 _LIST = rf"#(?:(?: ?[,;]| and| or| , and| , or|{_THEN}) #)*"
 _VALUE = rf"(?:(?P<rel>{_ANY_COMPARED}) (?P<bound>#)|(?P<list>{_LIST})(?P<unit> [a-z][a-z' -]*?)??)"
-#: What a letter may stand for, and how conditions write it; real letters need no condition.
+#: What a letter may stand for, and the condition for it; real letters need no condition.
 _DOMAINS = {
     "integer": r"\mathbb{Z}",
     "positive integer": r"\mathbb{Z}^+",
@@ -312,7 +313,7 @@ def read(text: str) -> Reading:
     >>> read("The answer is $8$ ways.").answer, read("at least 8").answer, read("a fifth of $20$").fault
     ('8 \\text{ ways}', '\\ge 8', 'not understood: a fifth of $20$')
     """
-    if len(text := text.strip()) < 10 * MAX_ANSWER_CHARS:  # a pattern takes long on a text of a million characters
+    if len(text := text.strip()) < 10 * MAX_ANSWER_CHARS:  # the patterns are slow on a text of a million characters
         text = rewritten(text, _DECORATION).strip()
     if states_nothing(text):
         return Reading(text, EMPTY)
@@ -330,7 +331,7 @@ def read(text: str) -> Reading:
     return Reading(text, f"{NOT_UNDERSTOOD}: {text[:120]}")
 
 
-#: Equation tags, headings, bold and the letter of an option before its value are no part of an answer.
+#: Text that is not part of an answer: equation tags, headings, bold, and the letter of an option before its value.
 _DECORATION = (
     (r"\\tag\*? ?\{[^{}]*\}|\\(?:ensuremath|hbox|mbox|text)(?= ?\{[^{}A-Za-z]*\d[^{}A-Za-z]*\})", ""),
     (r"\\text ?\{( ?\([^{}()]*)\}", r"\1"),
@@ -353,7 +354,7 @@ _DECORATION = (
 
 
 def _answer(group: dict[str, str], formulas: list[str]) -> str:
-    """Return the answer of a sentence; empty if its unit is not understood."""
+    """Return the answer in a sentence that matched; empty if its unit is not understood."""
     group = {name: re.sub(r"#(\d+)", lambda found: formulas[int(found[1])], text) for name, text in group.items()}
     units = [group.get(name, "").strip().lower() for name in ("unit", "counted", "of")]
     if any(words and unit_of(words) is None for words in units):

@@ -1,4 +1,4 @@
-r"""The outer form of an answer: scalar, list, set, tuple, interval, union or relation. Its terms are texts."""
+r"""The outer form of an answer: scalar, list, set, tuple, interval, union, relation or matrix. Its parts are texts."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Literal
 from tasks.domain.grading.formulas import GREEK, Unreadable, is_constant, nodes, number, parse
 from tasks.domain.grading.texts import closing, normalise, split
 
-#: Relations as they are compared.
+#: The signs of relations in their normal form.
 CANONICAL = {"<=": r"\le", ">=": r"\ge", "!=": r"\ne"}
-#: Inequalities read from right to left.
+#: Each sign of a relation with the sign that has the same meaning when the sides are exchanged.
 MIRROR = {"<": ">", ">": "<", r"\le": r"\ge", r"\ge": r"\le"}
 
 
@@ -22,9 +22,9 @@ def squeeze(text: str) -> str:
     return re.sub(r"(?<![A-Za-z\d]) | (?![A-Za-z\d])|(?<=\d) (?=[A-Za-z])|(?<=[A-Za-z]) (?=\d)", "", text)
 
 
-#: No factor, power or factorial may follow, and it stands in no exponent by itself: `\pi n^2` counts no periods.
+#: What may follow: no factor, power or factorial, and no further part of an exponent. `\pi n^2` counts no periods.
 _ENDS = r"(?! ?(?:(?!i(?![A-Za-z]))[A-Za-z]|[\^!_(]))"
-#: A letter whose name is free: the integer that counts periods, the argument of a function.
+#: A letter whose name has no meaning: the integer that counts periods, or the argument of a function.
 _FREE = (
     re.compile(rf"\\pi ?([k-n]){_ENDS}|(?<![A-Za-z\\^_])([k-n]) ?\\pi(?![A-Za-z]){_ENDS}"),
     re.compile(r"(?<![A-Za-z\\])[A-Za-z]+ ?\(([a-z])\)(?= ?=)"),
@@ -32,8 +32,8 @@ _FREE = (
 
 
 def with_letters_of(text: str, gold: str) -> str:
-    r"""Return the text with the gold's name for the integer parameter of periods and for the argument of a function, if
-    both texts have one and the name is free.
+    r"""Return the text with the gold's letter for the integer that counts periods and for the argument of a function.
+    The text stays unchanged unless both texts have one such letter, and neither also uses the other's letter.
 
     >>> with_letters_of(r"\frac{\pi}{6}+n\pi", r"\frac{\pi}{6}+k\pi"), with_letters_of("2^n", r"2^k")
     ('\\frac{\\pi}{6}+k\\pi', '2^n')
@@ -54,7 +54,7 @@ def counts_periods(text: str) -> bool:
 
 
 Kind = Literal["scalar", "list", "choice", "set", "tuple", "interval", "union", "relation", "matrix"]
-#: Signs of relations. In `7!=5040` the sign is `=`.
+#: Signs of relations. The sign in `7!=5040` is `=`, because the exclamation mark is a factorial.
 _RELATION = re.compile(r"\\(?:ne|le|ge|approx|in|equiv)(?![A-Za-z])|<=|>=|(?<![\d)])!=|=|<|>")
 _COMMA, _SEMICOLON, _BETWEEN = re.compile(r"(?<!\\),"), re.compile(r"(?<!\\);"), re.compile(r"(?<!\\)[,;]")
 _CUP = re.compile(r"\\cup(?![A-Za-z])")
@@ -88,8 +88,13 @@ _NOTATIONS = (
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """text: normalised source. items: parts, in order; rows of a matrix. marks: brackets, signs, or the word joining a
-    choice. condition: the stated range of its letters, if any."""
+    """The form of an answer.
+
+    - text: the normalised source.
+    - items: the parts, in order; for a matrix its rows.
+    - marks: brackets, signs, or the word that joins a choice.
+    - condition: the range that the answer states for its letters, if any.
+    """
 
     kind: Kind
     text: str
@@ -99,7 +104,7 @@ class Shape:
 
 
 def shape(text: str) -> Shape:
-    r"""Return the form of an answer in any notation.
+    r"""Return the form of an answer, whatever its notation.
 
     >>> shape(r"\{1, 2\}").kind, shape("(1,2)").kind, shape("[1,2)").kind, shape("2 or 3").kind, shape("x=3").kind
     ('set', 'tuple', 'interval', 'choice', 'relation')
@@ -116,7 +121,7 @@ def shape(text: str) -> Shape:
 
 
 _LETTER = r"(?:[A-Za-z]|\\(?:alpha|beta|theta|lambda|mu))(?:_\{?\w\}?)?"
-#: `, k \in \mathbb{Z}`, `\forall x`, `(n \ge 1)` behind a formula.
+#: A condition behind a formula: `, k \in \mathbb{Z}`, `\forall x`, `(n \ge 1)`.
 _CONDITION = re.compile(
     rf"(?:[,;] ?| (?=\\forall)|\()(?:\\forall ?(?P<all>{_LETTER})|(?:\\forall ?)?(?P<name>{_LETTER})(?:, ?{_LETTER})* ?"
     r"(?:\\in ?(?P<set>\\mathbb ?\{?[RZNQC]\}?(?: ?[\^_] ?\{? ?(?:[+*0]|\\ast|\\ge ?0) ?\}?)?)|(?P<sign>\\ge|>)"
@@ -153,7 +158,7 @@ def _shape(text: str) -> Shape:
 
 
 def _matrix(text: str) -> Shape | None:
-    """Read a vector or a matrix, row by row. A determinant is a number, not a matrix."""
+    """Read a vector or a matrix, row by row. Return None for a determinant, which is a number."""
     found = _MATRIX.fullmatch(text[1:-1].strip() if text[:1] + text[-1:] in ("()", "[]") else text)
     rows = [[c.strip() for c in re.split(r"(?<!\\)&", r)] for r in found["inner"].split(r"\\")] if found else []
     rows = [row for row in rows if row != [""]]
@@ -172,7 +177,7 @@ def _bracketed(text: str) -> Shape | None:
         return Shape("set", text, tuple(map(_shape, inside))) if len(inside) > 1 else _shape(text[1:-1])
     depths = [*accumulate((char in "([{") - (char in ")]}") for char in text[1:-1])]
     if not depths or text[0] not in "([]" or text[-1] not in ")][" or not min(depths) >= 0 == depths[-1]:
-        return None  # `(1,2]` is one bracket; `(1,2)(3,4)` is not
+        return None  # `(1,2]` is one pair of brackets; `(1,2)(3,4)` is two
     parts, _ = split(text[1:-1], _BETWEEN)
     if len(parts) < 2:
         inner_shape = _shape(text[1:-1]) if text[0] == "(" and text[-1] == ")" else None
@@ -184,7 +189,7 @@ def _bracketed(text: str) -> Shape | None:
 
 
 def _as_items(parts: Iterable[str]) -> tuple[Shape, ...]:
-    """Return the items of a list: three for `1, 2 and 3`, and two pairs for `p=5, q=2; p=7, q=2`."""
+    """Return the items of a list. `1, 2 and 3` has three, and `p=5, q=2; p=7, q=2` has two pairs."""
     items = tuple(map(_shape, parts))
     names = {tuple(part.items[0].text if part.kind == "relation" else "" for part in item.items) for item in items}
     if all(item.kind == "list" for item in items) and len(names) == 1 and "" not in min(names):
@@ -210,7 +215,7 @@ def _plus_minus(text: str) -> list[str]:
 
 
 def as_tuple(found: Shape, flat: bool) -> Shape:
-    """Return a matrix as the tuple of its rows, and a vector (if `flat`) as the tuple of its entries; `[1,2]` and
+    """Return a matrix as the tuple of its rows, and (if `flat`) a vector as the tuple of its entries. `[1,2]` and
     `[[1,2],[3,4]]` become tuples."""
     items = found.items
     if found.kind == "matrix":
@@ -249,13 +254,13 @@ def is_closed(text: str) -> bool:
 
 
 def named(relation: Shape) -> set[str]:
-    """Return the sides of a relation that are names, including Greek letters."""
+    """Return the sides of a relation that are names; Greek letters are names too."""
     return {i.text for i in relation.items if is_name(i.text)}
 
 
 def in_order_of(names: Sequence[Shape] | None, answer: Shape) -> Shape:
-    """`(q,p)=(5,2)` and `q=5, p=2` as the tuple in the order `(p,q)`; anything else unchanged. Without names it is that
-    of the alphabet for single letters, and as written for others (`r=3, \\theta=0`)."""
+    r"""Return `(q,p)=(5,2)` and `q=5, p=2` as the tuple of values in the order of `names`. Other texts stay as they are.
+    If `names` is None, single letters are in alphabetical order, and other names (`r=3, \theta=0`) as written."""
     equations = (answer,) if answer.kind == "relation" else answer.items
     if {(e.kind, e.marks) for e in equations} != {("relation", ("=",))} or {*answer.marks} & {"or", "lor"}:
         return answer
@@ -299,7 +304,7 @@ def is_label(text: str) -> bool:
 
 
 def bare_label(label: str) -> str:
-    """Return a label without bars around two letters and without commands that do not change its meaning."""
+    """Return a label without the bars around two letters, and without commands that do not change its meaning."""
     label = re.sub(r"\\(max|min)(?![A-Za-z])", r"\1", re.sub(r"\\Pr(?![A-Za-z])", "P", label))
     label = re.sub(
         r"\\(?:overline|overrightarrow|vec|mathbb|mathrm|text|operatorname|[lr]?vert)(?![A-Za-z])", "", label

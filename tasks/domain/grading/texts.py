@@ -1,7 +1,7 @@
-r"""Texts before they have a meaning: what is visible, the boxes and tags of answers, and the normal form of LaTeX.
+r"""The text of a completion before it is parsed: its visible part, its boxes and tags, and the normal form of LaTeX.
 
-Invisible text (comments, phantoms, white text, hidden elements, invisible characters) is ignored: tags in it earn no
-reward, and answers in it are not graded. Struck-out text is visible but not an answer.
+Invisible text (comments, phantoms, white text, hidden elements, invisible characters) is ignored. Tags in invisible
+text earn no reward, and answers in it are not graded. Struck-out text is visible, but it is no answer.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any
 
-#: Format and control characters, fillers, variation selectors, tags: no ink, no space.
+#: Characters that print nothing and take no space: format and control characters, fillers, variation selectors, tags.
 _INK_FREE = (
     "\x00-\x08\x0e-\x1f\x7f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e"
     "\u2060-\u206f\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e0fff"
@@ -24,7 +24,7 @@ _HIDDEN = re.compile(
     r"|<(?P<tag>[a-z]{1,9})\b[^<>]{0,200}?(?:\bhidden\b|display: ?none)[^<>]{0,200}>.*?(?:</(?P=tag)>|\Z)",
     re.S,
 )
-#: A text without any of these hides nothing: to look for them is a tenth of the work.
+#: A text without any of these hides nothing. Testing for them takes a tenth of the time of removing hidden text.
 _HIDING = ("<!--", r"\iffalse", "%", "hidden", "none")
 _WHITE = r"\s*\{\s*white\s*\}"
 _UNSEEN = re.compile(rf"\\(?:(?:[hv]?phantom|label|textcolor{_WHITE})\s*(?P<argument>\{{)|color{_WHITE})")
@@ -32,7 +32,7 @@ _STRUCK = re.compile(
     r"(?<![\w$}~])~~(?=[^\s~])[^~\n]{1,200}(?<=[^\s~])~~(?![\w$\\{~])|<(s|del|strike)>[^<]{0,500}</\1>"
     r"|\\(?:sout|xout|st|[bx]?cancel) ?\{[^{}]*\}"
 )
-#: Elements; macros with lengths and colours; fonts, boxes, delimiters and spaces.
+#: Markup without meaning: elements; macros with lengths and colours; fonts, boxes, delimiters and spaces.
 _DRESSING = re.compile(
     r"</?[A-Za-z]{1,9}\b[^<>]{0,200}>"
     r"|\\(?:[hv]space\*?|(?:text)?color|rule\s*\{[^{}]*\})\s*\{[^{}]*\}"
@@ -76,7 +76,8 @@ _BRACES = re.compile(r"\\.|[{}]", re.S)
 
 
 def closing(text: str, start: int) -> int | None:
-    r"""Return the position at which the braces that are open here close; None if they never close. `\{` opens none."""
+    r"""Return the position at which the brace that is open at `start` closes; None if it never closes. `\{` is no
+    brace."""
     depth = 0
     for match in _BRACES.finditer(text, start):
         depth += {"{": 1, "}": -1}.get(match[0], 0)
@@ -86,7 +87,7 @@ def closing(text: str, start: int) -> int | None:
 
 
 def answer_blocks(text: str, unclosed: bool = True) -> list[str]:
-    """Return the contents of all `<answer>` tags. unclosed: include an unclosed tag."""
+    """Return the contents of all `<answer>` tags. unclosed: include a tag that is not closed."""
     closed, _, rest = text.rpartition("</answer>")
     _, opened, last = rest.partition("<answer>")
     return re.findall("<answer>(.*?)</answer>", f"{closed}</answer>", re.S) + ([last] if opened and unclosed else [])
@@ -101,7 +102,7 @@ _SPACE = r"(?:[\s$,;]|\\[,;:! ()\[\]]|\\q?quad(?![A-Za-z]))*"
 _SEPARATOR = re.compile(
     rf"{_SPACE}(?:and|or|\\(?:text|mbox|textrm|mathrm) ?\{{[ ,;]*(?:and|or) ?\}})?{_SPACE}(?:[A-Za-z](?:_\d)? ?= ?)?"
 )
-#: A longer text between two boxes separates nothing.
+#: Longest text that separates two boxes of one list, in characters.
 MAX_SEPARATOR = 40
 
 
@@ -132,7 +133,7 @@ def boxed(text: str) -> tuple[list[str], bool, bool]:
             continue
         stop = closing(text, start + 1)
         cut = stop is None
-        if stop is None:  # an unclosed box ends with its line, without final punctuation
+        if stop is None:  # a box that is not closed ends with its line, without final punctuation
             stop, end = start + max(1, len(text[start:].partition("\n")[0].rstrip("$. "))), len(text)
         else:
             end = stop + 1
@@ -163,8 +164,9 @@ _STATED = re.compile(
 
 
 def final_answer(text: str) -> tuple[str, str | None]:
-    r"""Return (preceding text, final-answer region) of a completion without a prescribed format: all of it if it has a
-    `\boxed{}`, else its `<answer>` tags, else the text after the last `####`, `answer is` or `answer:`.
+    r"""Return (preceding text, final-answer region) of a completion without a prescribed format. If there is a
+    `\boxed{}`, the region is the whole text; else the `<answer>` tags; else the text after the last `####`, `answer is`
+    or `answer:`.
 
     >>> final_answer("3 + 4 = 7. The answer is 7. Done"), final_answer("6*3\n#### 18"), final_answer("It may be 7.")
     (('3 + 4 = 7. The ', '7'), ('6*3\n', '18'), ('It may be 7.', None))
@@ -190,7 +192,7 @@ _SPELLINGS = r"""
 \chi χ  \psi ψ  \omega ω  \Gamma Γ  \Delta Δ  \Theta Θ  \Lambda Λ  \Xi Ξ  \Pi Π  \Sigma Σ  \Upsilon Υ  \Phi Φ  \Psi Ψ
 \Omega Ω
 """
-#: A command takes a space, unless arguments follow it.
+#: The name of a command is followed by a space, unless arguments follow it.
 _NAMES = {
     other: name + " " * (name[-1].isalpha() and name not in (r"\frac", r"\binom"))
     for name, *others in map(str.split, re.split("  |\n", _SPELLINGS.strip()))
@@ -259,7 +261,7 @@ RENAMED = (
 )
 
 
-#: Letters that name options or points, one after the other.
+#: Names of options or points: a letter or a Roman numeral, perhaps in brackets.
 _LETTER = r" ?\(?(?:[A-Za-z]|[IVX]{2,4})\)?"
 _LETTERS = rf"{_LETTER}(?: ?(?:,|;|,? and){_LETTER})+ ?"
 
@@ -291,7 +293,7 @@ def _braced(found: re.Match[str]) -> str:
 
 
 def _one_line(found: re.Match[str]) -> str:
-    """Return the lines of a formula on one line: a line that goes on is joined, and other lines become a list."""
+    """Return the lines of a formula as one line. Join a line that continues the one before it; list other lines."""
     lines = [re.sub(r"\s*(?<!\\)&\s*", " ", line).strip(" ,") for line in found["lines"].split(r"\\")]
     goes_on = r"\n(?=[-+=<>]|\\(?:le|ge|approx|cdot|times|equiv)(?![A-Za-z]))"
     return re.sub(goes_on, " ", "\n".join(filter(None, lines))).replace("\n", ", ").strip()
@@ -299,7 +301,7 @@ def _one_line(found: re.Match[str]) -> str:
 
 _GROUP = r"\{(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*\}"
 _ONE_TOKEN = r"(\d|[A-Za-z]|\\[A-Za-z]+)"
-#: Formulas of several lines, powers, and braces around arguments of one token: `\frac12`, `\frac {1}2`, `\sqrt2`.
+#: Formulas of several lines; powers; missing braces around arguments of one token (`\frac12`, `\frac {1}2`, `\sqrt2`).
 _ARGUMENTS = (
     (
         r"(?s)^\s*\\begin ?\{(?P<name>(?:align(?:ed|at)?|equation|gather(?:ed)?|split|multline)\*?|cases(?=\}[^&]*$))\}"
@@ -314,7 +316,7 @@ _ARGUMENTS = (
 )
 _IMPLIES = r"(?:\\(?:Rightarrow|implies|Longrightarrow|therefore)(?![A-Za-z])|(?<![<>=])=>)"
 _BEFORE = rf"(?:(?!{_IMPLIES}).)*"
-#: Quotes, emphasis and a command around all of the text; relations from which it follows, and a rounding sign.
+#: Removed from a whole text: quotes, emphasis, a command around it, the text before an implication sign, `\approx`.
 _WHOLE = (
     (r"\s+|\\\\\s*$", " "),
     (r"^'([^']+)'$|^\*{1,2}([^*_]+)\*{1,2}$|^_{1,2}([^*_]+)_{1,2}$", r"\1\2\3"),
@@ -353,7 +355,7 @@ _EMPTY_ARGUMENT = re.compile(
 
 
 def repaired(text: str) -> str | None:
-    """Return a normalised text with missing final braces added; None if that does not balance it."""
+    """Return a normalised text with the missing braces added at its end; None if the braces are still unbalanced."""
     bare = re.sub(r"\\[{}]", "", text)
     missing, rounds = (sum(bare.count(a) - bare.count(b) for a, b in pairs) for pairs in (["{}"], ["()", "[]"]))
     text = text + "}" * missing if missing >= 0 else re.sub(rf"( *\}}){{{-missing}}} *$", "", text)
@@ -377,13 +379,13 @@ def split(text: str, separator: re.Pattern[str]) -> tuple[list[str], list[str]]:
     return [*parts, text[start:].strip()], marks
 
 
-#: Runs of letters that are mathematics although they look like words.
+#: Runs of letters that look like words but belong to formulas.
 FUNCTION = re.compile(
     "sin|cos|tan|cot|sec|csc|arcsin|arccos|arctan|sinh|cosh|tanh|log|ln|lg|exp|max|min|gcd|lcm|mod|pi|sqrt|inf|sup|deg"
     "|det|dim|or|and|frac|dfrac|binom|circ|infty|cup|cap|in|le|ge|ne|pm|mp|theta|alpha|beta|gamma|cdot|times|phi|lambda"
     "|cm|mm|km|kg|ft|lbs?|mph|dx|dy|rad|floor|ceil|infinity|union"
 )
-#: Short words; any other run of two or three letters is a product or the name of a segment.
+#: Short words. Any other run of two or three letters is a product or the name of a segment.
 _SHORT = re.compile(
     "is|it|of|to|so|we|by|no|if|at|an|as|be|my|he|on|up|do|go|us|me|the|for|are|was|has|had|not|but|you|all|any|can|its"
     "|our|one|two|six|ten|get|let|set|sum|yes|day|odd|new|per|way|how|who|why|out|use|box|red|top|bit|own|now|off|end"
@@ -394,7 +396,7 @@ _COMMAND = re.compile(r"\\(?:begin|end) ?\{[a-z]+\*?\}|\\[A-Za-z]+")
 
 
 def prose_words(text: str) -> list[str]:
-    """Return the words of a text that are no products of variables and no names of points or functions."""
+    """Return the words of a text, without products of variables and without names of points or functions."""
     bare = _COMMAND.sub(" ", TEXT_COMMANDS.sub(" ", text))
     return [w for w in re.findall(r"[A-Za-z]{2,}", bare) if is_word(w)]
 

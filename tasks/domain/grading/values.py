@@ -1,8 +1,8 @@
 r"""Values of formulas, and the comparison of two formulas by their values.
 
-Two formulas are equal if their values agree at every test point where both are real (everywhere, if they are nowhere
-real). Rational values are compared exactly, others with far more digits than their smallest number needs. A number
-derived from its name and its arguments stands for a term without a value (an unknown function, a limit, a vector).
+Two formulas are equal if their values agree at every test point where both are real. If they are real nowhere, their
+complex values must agree. Rational values are compared exactly, and others with far more digits than needed. A term
+without a value (an unknown function, a limit, a vector) is replaced by a number that its name and arguments determine.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from tasks.domain.grading.formulas import FUNCTIONS, Expr, constant, names_in, n
 
 
 class Undecided(Exception):
-    """The numbers are too large to compare: no verdict, with the reason."""
+    """The numbers are too large to compare. The message says so, and there is no verdict."""
 
 
 class NoValue(Exception):
     """A formula has no value at a point."""
 
 
-#: Digits with which a value is computed first, and the most.
+#: Digits of the first computation of a value, and the largest number of digits.
 DIGITS, MAX_DIGITS = 90, 20_000
 _MAX_BITS = 70_000
 _MAX_COUNT = 20_000
-#: Units of work that one verdict may take: about two seconds.
+#: Units of work that one verdict may take, which is about two seconds.
 MAX_WORK = 300_000
 _CONSTANT_VALUES = {"pi": lambda: +mp.pi, "e": lambda: +mp.e, "i": lambda: mp.mpc(0, 1)}
 
@@ -43,7 +43,7 @@ def real(value: Any) -> Any:
 
 
 def _floor(value: Any) -> Fraction:
-    """Round a value down. A value within rounding error of a whole number is that number."""
+    """Round a value down. Treat a value within rounding error of a whole number as that number."""
     if isinstance(value, Fraction):
         return Fraction(math.floor(value))
     if isinstance(value, mp.mpc | mp.matrix):
@@ -118,7 +118,7 @@ _OPERATIONS: dict[str, Callable[..., Any]] = {
 }
 
 
-#: left: units of work left to this thread for one verdict; one unit is an operation with few digits.
+#: left: units of work that this thread may still do for the verdict. An operation with few digits is one unit.
 _work = threading.local()
 
 
@@ -134,8 +134,8 @@ def _spend(units: float) -> None:
 
 
 class _Evaluation:
-    """The values of formulas at one point. real: no root, power or logarithm of a negative number occurred. bits:
-    binary exponent of the largest or smallest intermediate number."""
+    """The values of formulas at one point. real: whether no root, power or logarithm of a negative number occurred.
+    bits: binary exponent of the largest or the smallest intermediate number."""
 
     def __init__(self, at: dict[str, Any], digits: int) -> None:
         self.at, self.real, self.bits = at, True, 0
@@ -204,7 +204,7 @@ class _Evaluation:
         return found
 
     def unknown(self, what: str, variable: str, *parts: Any) -> Fraction:
-        """Return a number that is derived from the values of the parts as functions of the variable."""
+        """Return a number that depends only on `what` and on the values of `parts` as functions of the variable."""
         kept, found = self.at, [what]
         for place in range(3):
             self.at = {**kept, variable: _coordinate("a bound variable", place, 1)}
@@ -213,7 +213,7 @@ class _Evaluation:
         return _hashed(*found)
 
     def written(self, formula: Expr) -> str:
-        """Return a value as text, the same for every way to compute the value."""
+        """Return the value of a formula as text. Formulas with equal values give equal texts."""
         if _has_infinity(formula):
             return repr(formula)
         value = self.of(formula)
@@ -228,9 +228,9 @@ def _hashed(*parts: str) -> Fraction:
     return 1 + Fraction(int.from_bytes(_digest("\0".join(parts))[:8]), 1 << 63)
 
 
-#: Sign (0: either) and magnitude of the variables at each point: below 1 and above, alike and mixed.
+#: For each test point: sign of the variables (0: either sign), and whether they are above 1 (1) or below 1 (0).
 _POINTS = ((1, 0), (1, 1), (-1, 0), (-1, 1), (0, 0), (0, 1), (0, 0), (0, 1))
-#: Where formulas have steps or corners: whole numbers from 1, then numbers about so large, of both signs.
+#: Number of test points at 1, 2, 3 and so on. They, and then large numbers of both signs, test steps and corners.
 _WHOLE_POINTS = 24
 _LARGE = (30, 1_000, 10**6)
 _STEPPED = {"abs", "floor", "ceil", "frac", "max", "min", "mod"}
@@ -238,8 +238,8 @@ _COUNTED = {"!", "!!", "binom", "sum", "prod", "gcd", "lcm"}
 
 
 def points(names: list[str], formulas: tuple[Expr, ...]) -> Iterator[dict[str, Fraction]]:
-    """Return test points for the variables; one empty point if there are no variables. The points depend only on the
-    names. Whole and large points reveal steps and corners; counting expressions have values only at whole numbers."""
+    """Return test points for the variables; one empty point if there are no variables. The points depend on the names
+    and on the operations: whole and large numbers for steps and corners, whole numbers alone for counting."""
     if not names:
         yield {}
         return
@@ -248,7 +248,7 @@ def points(names: list[str], formulas: tuple[Expr, ...]) -> Iterator[dict[str, F
     if not ops & _COUNTED:
         for place in range(len(_POINTS)):
             yield {name: _coordinate(name, place) for name in names}
-    # a root or a power of a negative number may be real, or change its sign, only far from zero
+    # the root or power of a negative number may become real, or change its sign, only far from zero
     turns = any(
         names_in(n.args[n.op == "^"]) and any(part.op == sign for part in nodes(n.args[0]))
         for sign, op in (("+", "root"), ("neg", "^"))
@@ -274,7 +274,7 @@ def _digest(text: str) -> bytes:
 
 
 def _coordinate(name: str, place: int, sign: int | None = None) -> Fraction:
-    """Return a rational number derived from the name and the point. sign: None uses the sign of the point."""
+    """Return a rational number that the name and the place determine. sign: None takes the sign of the place."""
     of_point, large = _POINTS[place]
     sign = of_point if sign is None else sign
     digest = _digest(f"{name}:{place}")
@@ -282,12 +282,13 @@ def _coordinate(name: str, place: int, sign: int | None = None) -> Fraction:
     return (sign or (1 if digest[2] % 2 else -1)) * (1 + 3 * size if large else size)
 
 
-#: (values of the formulas at a point, how far equal ones may lie apart), see `values`.
+#: (values of the formulas at a point, largest difference between equal values), see `values`.
 Values = tuple[list[Any], Any]
 
 
 def values(formulas: tuple[Expr, ...]) -> Iterator[Values]:
-    """Return the values of formulas at each point where all have one: only the real values, if there are any."""
+    """Yield the values of formulas at each point where all have a value: the real values, or the complex values if the
+    formulas are real nowhere."""
     names = sorted(frozenset().union(*map(names_in, formulas)))
     complex_ones: list[Values] = []
     any_real = False
@@ -314,7 +315,7 @@ def _digits(bits: int) -> int:
 
 
 def _at_point(formulas: tuple[Expr, ...], at: dict[str, Fraction]) -> tuple[list[Any], int, bool]:
-    """Return (values, their bits, whether all are real), computed again if the numbers need more digits."""
+    """Return (values, their bits, whether all are real). Compute again if the numbers need more digits."""
     digits, bits = DIGITS, 0
     while True:
         point = _Evaluation(at, digits)
@@ -353,8 +354,8 @@ def _numbers(formulas: tuple[Expr, ...]) -> Iterator[Values]:
 
 
 def near(one: Expr, other: Expr, tolerance: Fraction) -> bool:
-    """Return whether two constants differ by at most `tolerance`, relative to the larger; False if both are finite
-    decimals."""
+    """Return whether two constants differ by at most `tolerance`, relative to the larger. Return False if both are
+    finite decimals."""
     if names_in(one) | names_in(other):
         return False
     for (a, b), _ in _numbers((one, other)):
@@ -374,7 +375,7 @@ def factor_between(one: Expr, other: Expr) -> Any:
 
 
 def same_solutions(one: Expr, other: Expr) -> bool:
-    """Return whether `one = 0` and `other = 0` have the same solution for a variable that is linear in both."""
+    """Return whether `one = 0` and `other = 0` have the same solution for a variable, in which both are linear."""
     names = names_in(one)
     if names != names_in(other):
         return False
@@ -392,6 +393,6 @@ def _solution(formula: Expr, name: str) -> Expr | None:
 
 
 def with_values(formula: Expr, known: dict[Expr, Expr]) -> Expr:
-    """Return the formula with its known parts replaced."""
+    """Return the formula with each known part replaced by its value."""
     parts = (with_values(part, known) if isinstance(part, Expr) else part for part in formula.args)
     return known.get(formula) or Expr(formula.op, tuple(parts))

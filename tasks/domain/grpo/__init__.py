@@ -1,1 +1,1 @@
-"""Group-relative policy optimisation without a model: types, losses, packing, order."""
+"""Group-relative policy optimisation (GRPO) without a model: data types, losses, packing, order of problems."""

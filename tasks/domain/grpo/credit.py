@@ -1,5 +1,5 @@
-"""Credit for a step's rollouts: groups as inputs of an objective, their advantages, the objective's state, and the
-rollouts with a gradient."""
+"""Credit of a training step: its groups as inputs of an objective, their advantages, the state of the objective, and
+the rollouts with a gradient."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,9 +22,13 @@ Groups = Mapping[str, Sequence[TrainRollout]]
 
 @dataclass(frozen=True, slots=True)
 class Credit:
-    """The credit of a step. advantages: keyed by problem, float64, in the order of its rollouts. diagnostics: means of
-    the objective's diagnostics over the step's groups, and `signal_groups`, the share of groups with an advantage.
-    trains: at least one group is live, or has an advantage although its rewards are equal."""
+    """The credit of a step.
+
+    - advantages: by problem, float64, in the order of its rollouts.
+    - diagnostics: means of the objective's diagnostics over the groups; `signal_groups` is the share of groups with an
+      advantage.
+    - trains: whether at least one group has unequal rewards or an advantage.
+    """
 
     advantages: Mapping[str, np.ndarray]
     diagnostics: Mapping[str, float]
@@ -36,7 +40,7 @@ def group_rewards(group: Sequence[TrainRollout], config: LearnerConfig) -> list[
 
 
 def reward_means(groups: Groups, config: LearnerConfig) -> dict[str, float]:
-    """Return the mean of each part over a step's rollouts, for a training that names the parts of its reward."""
+    """Return the mean of each part of the reward over a step's rollouts; empty if the training names no parts."""
     each = [parts(rollout, config) for group in groups.values() for rollout in group if config.rewards]
     return {f"reward_{name}": float(np.mean([one[name] for one in each])) for name in (each[0] if each else ())}
 
@@ -55,7 +59,7 @@ def seen_by_objective(group: Sequence[TrainRollout], config: LearnerConfig) -> G
 
 
 def context_of(config: LearnerConfig) -> Context:
-    """Return the context before the first step."""
+    """Return the context of the first step."""
     return Context(
         k=config.advantage_k,
         bonus=config.bonus,
@@ -65,14 +69,14 @@ def context_of(config: LearnerConfig) -> Context:
 
 
 def try_brought(config: LearnerConfig) -> None:
-    """Try an objective of another package on a made-up group, before anything is sampled. Errors: UserError."""
+    """Try another package's objective on an invented group before anything is sampled. Raise UserError if it fails."""
     if config.advantage not in OWN:
         group = made_up(config.group_size)
         group_advantages(group, config.advantage, replace(context_of(config), step=(group,)))
 
 
 def credited(groups: Groups, config: LearnerConfig, state: "ObjectiveState") -> Credit:
-    """Return the credit of a whole step, because some objectives compare its groups."""
+    """Return the credit of a step. All groups are needed at once, because some objectives compare them."""
     seen = {problem_id: seen_by_objective(group, config) for problem_id, group in groups.items()}
     context = replace(context_of(config), visits=state.visits, step=tuple(seen.values()))
     found = {problem_id: group_advantages(group, config.advantage, context) for problem_id, group in seen.items()}
@@ -90,9 +94,14 @@ def credited(groups: Groups, config: LearnerConfig, state: "ObjectiveState") -> 
 
 @dataclass(frozen=True, slots=True)
 class ObjectiveState:
-    """The state of an objective after earlier steps. visits: counts of each problem's answers, if the objective needs
-    them. entropy: value at the last step with an update. entropy_coefficient: value adapted to the target; None before
-    the first step, which uses the recipe's entropy_weight. critic: state of the second agent, if a training has one."""
+    """The state of an objective between two steps.
+
+    - visits: counts of each problem's answers, if the objective needs them.
+    - entropy: at the last step with an update.
+    - entropy_coefficient: the adapted weight of the entropy bonus; None before the first step, where the weight is the
+      setting `entropy_weight`.
+    - critic: the state of the second agent, if a training has one.
+    """
 
     visits: Visits = field(default_factory=dict)
     entropy: float | None = None
@@ -100,8 +109,8 @@ class ObjectiveState:
     critic: "ObjectiveState | None" = None
 
     def entropy_weight(self, config: LearnerConfig) -> float:
-        """Return the weight of the entropy bonus in the next step. With a target entropy the bonus is off while the
-        entropy is above the target (Skywork-OR1, He et al. 2025, arXiv 2505.22312, section 3.2.5)."""
+        """Return the weight of the entropy bonus in the next step. If there is a target, the weight is 0 while the
+        entropy is above it (Skywork-OR1, He et al. 2025, arXiv 2505.22312, section 3.2.5)."""
         if config.entropy_target is None:
             return config.entropy_weight
         if self.entropy is not None and self.entropy > config.entropy_target:
@@ -109,9 +118,9 @@ class ObjectiveState:
         return self._coefficient(config)
 
     def after(self, groups: Iterable[Group], entropy: float | None, config: LearnerConfig) -> "ObjectiveState":
-        """Return the state after a step. entropy: mean over the trained tokens; None without an update. The entropy
-        coefficient rises by `entropy_delta` if the entropy is below the target and falls by as much if it is above,
-        never below zero."""
+        """Return the state after a step. The entropy coefficient rises by `entropy_delta` if the entropy is below the
+        target, and else falls by it, but not below zero. entropy: mean over the trained tokens; None without an
+        update."""
         visits = _counted(self.visits, groups) if "visits" in ADVANTAGES[config.advantage].needs else self.visits
         if config.entropy_target is None or entropy is None:
             return ObjectiveState(visits, self.entropy, self.entropy_coefficient)
@@ -131,7 +140,7 @@ class ObjectiveState:
 
 
 def _counted(visits: Visits, groups: Iterable[Group]) -> Visits:
-    """Return the counts of answers, with those of these groups added.
+    """Return the counts of answers plus those of these groups.
 
     >>> from numpy import ones
     >>> _counted({"p": {"7": 2}}, [Group(ones(3), ones(3), "p", ("7", "3", None))])
@@ -146,9 +155,9 @@ def _counted(visits: Visits, groups: Iterable[Group]) -> Visits:
 
 
 def trained_groups(groups: Groups, config: LearnerConfig, credit: Credit | None = None) -> list[PromptGroup]:
-    """Return the groups with a gradient, each rollout with its advantage. The result is empty if no group of the step
-    is live. With a KL or entropy term every rollout has a gradient. `index` numbers the rollouts of all groups. credit:
-    the credit of the whole step, which may have more groups; None: compute it from these groups."""
+    """Return the groups with a gradient, each rollout with its advantage; empty if no group of the step trains. With a
+    KL or entropy term every rollout has a gradient. `index` numbers the rollouts of all groups. credit: of the whole
+    step, which may have more groups; None computes it from these groups."""
     credit = credit or credited(groups, config, ObjectiveState())
     if not credit.trains:
         return []
@@ -168,8 +177,8 @@ def trained_groups(groups: Groups, config: LearnerConfig, credit: Credit | None 
 def weighed_tokens(
     groups: Sequence[PromptGroup], weigh: WeighTokens, config: LearnerConfig, key: Sequence[object]
 ) -> list[PromptGroup]:
-    """Return the same groups with a weight for each token, computed from all tokens that have an advantage. If only KL
-    or entropy acts, no token has one. key: seed of random draws."""
+    """Return the same groups with weights for each token, which `weigh` computes from all tokens with an advantage.
+    Without such tokens (only a KL or entropy term acts) the groups have no weights. key: seed of random choices."""
     known = [(t, np.isfinite(t.behaviour_T)) for g in groups for t in g.trajectories if t.advantage]
     if not known:
         return list(groups)

@@ -1,4 +1,4 @@
-"""The learner's configuration, and its incompatible settings, including those of sampling."""
+"""The configuration of the learner, and which of its settings and of the sampling settings are incompatible."""
 
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal
@@ -36,7 +36,7 @@ ATTENTION = ("q_proj", "k_proj", "v_proj", "o_proj")
 
 PromptOrder = Literal["round_robin_by_source", "proportional", "balanced_by_subject"]
 LrSchedule = Literal["constant", "linear", "cosine"]
-#: Beyond it float32 overflows somewhere in a step.
+#: Largest weight in a setting. Beyond it float32 overflows in a training step.
 LARGEST = 1e6
 NotNegative = Annotated[Real, Field(ge=0, le=LARGEST)]
 Positive = Annotated[Real, Field(gt=0, le=LARGEST)]
@@ -44,7 +44,7 @@ Decay = Annotated[Real, Field(ge=0, lt=1)]
 
 
 def check_layers(names: Sequence[str]) -> None:
-    """Raise UserError for a layer that no supported model has. An imported adapter may have other layers."""
+    """Raise UserError for a layer that no supported model has. The layers of an imported adapter are not checked."""
     for name in names:
         if name not in ALL_LINEAR:
             hint = did_you_mean(name, ALL_LINEAR)
@@ -53,8 +53,8 @@ def check_layers(names: Sequence[str]) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LearnerConfig(Ruled, Checked):
-    """All settings that change the result of a training, and no others. Defaults are the original recipe's. Steps,
-    group sizes and the learning rate have no defaults here: profiles set them (flows/study/builtin/*.toml)."""
+    """All settings that change the result of a training, and no others. The defaults are those of the published study's
+    recipe. Steps, group sizes and the learning rate have no default; profiles set them (flows/study/builtin/*.toml)."""
 
     steps: Annotated[Whole, Field(ge=1, le=10 * MOST)]
     """Training steps."""
@@ -176,7 +176,7 @@ EXPERT_PROJECTIONS = ("gate_proj", "up_proj", "down_proj")
 
 
 def check_learner(c: LearnerConfig) -> None:
-    """Raise UserError for the first settings that are incompatible."""
+    """Raise UserError if two settings are incompatible."""
     if c.advantage not in ADVANTAGES:
         hint = did_you_mean(c.advantage, ADVANTAGES)
         known = f"choose from {', '.join(ADVANTAGES)}, or install the package that brings it"
@@ -239,14 +239,14 @@ def check_learner(c: LearnerConfig) -> None:
             raise UserError(f"learner: {sentence}")
 
 
-#: vLLM samples at this temperature if a lower one is requested.
+#: Lowest temperature of vLLM, which replaces a lower one by this.
 LEAST_TEMPERATURE = 0.01
 
 
 def check_sampling(rollouts: Sampling, name: str = "rollouts") -> None:
-    """Check the sampling of a training's rollouts. name: the setting's name. Raise UserError for top_p, because
-    log-probs of a truncated distribution are not the policy's; for a temperature below LEAST_TEMPERATURE, where nearly
-    all rollouts of a group are identical; for a quantised KV cache."""
+    """Check the sampling of a training's rollouts. Raise UserError for three settings: top_p below 1, because log-probs
+    of a truncated distribution are not the policy's; a temperature below LEAST_TEMPERATURE, because nearly all rollouts
+    of a group would be identical; a quantised KV cache. name: the setting's name."""
     if rollouts.top_p != 1:
         raise UserError(
             f"{name}.top_p is {rollouts.top_p:g}: training needs 1, because log-probs of a truncated distribution"
@@ -261,7 +261,7 @@ def check_sampling(rollouts: Sampling, name: str = "rollouts") -> None:
 
 
 def check_kept_whole(sampling: Sampling, name: str) -> None:
-    """Raise UserError for a quantised KV cache in a training's engine, because the learner's is not quantised."""
+    """Raise UserError for a quantised KV cache, because the cache of the learner is not quantised."""
     if sampling.kv_cache != "full":
         raise UserError(
             f"{name}.kv_cache is {sampling.kv_cache}: training needs full, because the learner's keys"
@@ -270,7 +270,7 @@ def check_kept_whole(sampling: Sampling, name: str) -> None:
 
 
 def check_overlong(config: LearnerConfig, rollouts: Sampling) -> None:
-    """Raise UserError for a length penalty that begins beyond the longest completion."""
+    """Raise UserError if the length penalty begins beyond the longest completion."""
     begins = (config.max_tokens or 0) - config.overlong_cache
     if config.overlong_cache and begins >= rollouts.max_tokens:
         raise UserError(

@@ -1,10 +1,10 @@
-"""Policy-gradient losses with one signature: a term per token and the divisor of the terms' sum.
+"""Policy-gradient losses. A loss is one term per token, and a divisor of the sum of the terms.
 
-A term gets a batch of tokens_T: log-probs under the policy being trained, behaviour log-probs, advantages (of the
-token's rollout) and the index of the rollout. Every divisor is known before the forward pass and rollouts are never
-split, so packing, micro-batches and dropped dead groups do not change the gradient.
+A term gets log-probs under the policy being trained, behaviour log-probs, advantages (of the token's rollout) and the
+number of the rollout, for a batch of T tokens. Packing, micro-batches and dropped dead groups do not change the
+gradient, because divisors are known before the forward pass and rollouts are never split.
 
-Log-ratios, of a token or (gspo) a rollout, are clamped at MAX_LOG_RATIO before exponentiation; beyond it the gradient
+Log-ratios of a token (in gspo: of a rollout) are clamped at MAX_LOG_RATIO before exponentiation. Beyond it the gradient
 is zero, as with clipping. Losses that cap a weight (cispo, tis) are bounded by that cap, and rloo has no ratio.
 """
 
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     from tasks.domain.grpo.learner_config import LearnerConfig
 
 
-#: A ratio of 22,026. In float32 a weight of 2^24 = e^16.6 would drown every other token of the batch; at this one they
-#: keep three digits. A sampler and a learner that differ by more have different policies.
+#: A ratio of 22,026. With a weight of 2^24 = e^16.6 one token would hide all others of a batch in float32; with this
+#: one they keep three digits. Beyond it sampler and learner have different policies.
 MAX_LOG_RATIO = 10.0
 
 
 class Tokens(NamedTuple):
-    """Input of a term. rollout_T: int64, equal within a rollout. weights_T: 2 x T, as TokenWeights, if the loss weights
-    tokens. entropy_T: with a gradient, if there is an entropy bonus."""
+    """Input of a term. rollout_T: int64, equal within a rollout. weights_T: 2 x T (see TokenWeights), if the loss
+    weights tokens. entropy_T: has a gradient, if there is an entropy bonus."""
 
     logprobs_T: Tensor
     behaviour_T: Tensor
@@ -48,7 +48,7 @@ Term = Callable[[Tokens, "LearnerConfig"], "Tensor"]
 
 
 def log_ratio(logprobs_T: Tensor, behaviour_T: Tensor) -> Tensor:
-    """Return the log-prob minus the behaviour log-prob, clamped above; a clamped value has no gradient."""
+    """Return the log-prob minus the behaviour log-prob, with an upper limit. A value at the limit has no gradient."""
     return (logprobs_T - behaviour_T).clamp(max=MAX_LOG_RATIO)
 
 
@@ -68,8 +68,8 @@ def clipped(t: Tokens, config: LearnerConfig) -> Tensor:
 
 
 def sequence_clipped(t: Tokens, config: LearnerConfig) -> Tensor:
-    """Return `clipped` with one ratio per rollout, exp(mean over its tokens of the log-ratio): Zheng et al. 2025 (GSPO,
-    arXiv 2507.18071), eq. 5 and 7. The paper clips at 3e-4 and 4e-4, since a mean varies less than a token."""
+    """Return `clipped` with one ratio per rollout, exp(mean log-ratio of its tokens): Zheng et al. 2025 (GSPO, arXiv
+    2507.18071), eq. 5 and 7. The paper clips at 3e-4 and 4e-4, because a mean varies less than one token."""
     mean_T = _mean_of_rollout(t.logprobs_T - t.behaviour_T, t.rollout_T)
     return _clipped(mean_T.clamp(max=MAX_LOG_RATIO).exp(), t.advantages_T, config)
 
@@ -86,13 +86,13 @@ def reinforce(t: Tokens, _: LearnerConfig) -> Tensor:
 
 
 def cispo(t: Tokens, config: LearnerConfig) -> Tensor:
-    """Return -sg(min(ratio, 1 + high)) · A · log-prob, where sg stops the gradient. This clips the weight and keeps
-    every token's gradient (MiniMax-M1, arXiv 2506.13585, eq. 4 and 5)."""
+    """Return -sg(min(ratio, 1 + high)) · A · log-prob, where sg stops the gradient. Only the weight is clipped, so
+    every token keeps a gradient (MiniMax-M1, arXiv 2506.13585, eq. 4 and 5)."""
     return _weighted(t, 1 + config.clip_high)
 
 
 def truncated_importance(t: Tokens, config: LearnerConfig) -> Tensor:
-    """Return `cispo` with its own cap. The cap bounds the effect of the mismatch between sampler and trainer (Ionides
+    """Return `cispo` with the limit `tis_cap`, which bounds the effect of a mismatch of sampler and trainer (Ionides
     2008; Yao et al. 2025, "Your efficient RL framework secretly brings you off-policy RL training")."""
     return _weighted(t, config.tis_cap)
 
@@ -102,9 +102,9 @@ def _weighted(t: Tokens, cap: float) -> Tensor:
 
 
 def sapo(t: Tokens, config: LearnerConfig) -> Tensor:
-    """Return -(4/τ) · σ(τ (ratio - 1)) · A, where τ depends on the advantage's sign: a soft gate on both sides in place
-    of clipping (SAPO, Gao et al. 2025, arXiv 2511.20347, eq. 5 and 6). At ratio 1 the term has the same slope as the
-    ratio."""
+    """Return -(4/τ) · σ(τ (ratio - 1)) · A, where τ depends on the sign of the advantage. The sigmoid limits the ratio
+    softly on both sides, where other losses clip it (SAPO, Gao et al. 2025, arXiv 2511.20347, eq. 5 and 6). At ratio 1
+    its slope is 1."""
     tau_T = t.advantages_T.new_full(t.advantages_T.shape, config.tau_negative)
     tau_T = tau_T.masked_fill(t.advantages_T > 0, config.tau_positive)
     ratio_T = log_ratio(t.logprobs_T, t.behaviour_T).exp()
@@ -112,7 +112,7 @@ def sapo(t: Tokens, config: LearnerConfig) -> Tensor:
 
 
 def k3(logprobs_T: Tensor, reference_T: Tensor) -> Tensor:
-    """Return e^d - d - 1 with d = reference - log-prob, clamped above, which is never negative (Schulman 2020,
+    """Return e^d - d - 1 with d = reference - log-prob, which is never negative; d has an upper limit (Schulman 2020,
     "Approximating KL divergence", k3; Shao et al. 2024, arXiv 2402.03300, eq. 4).
 
     The value of k3 is an unbiased estimate of KL(policy ‖ reference) from the policy's own tokens. The gradient of k3
@@ -123,22 +123,21 @@ def k3(logprobs_T: Tensor, reference_T: Tensor) -> Tensor:
 
 
 class TokenWeights(NamedTuple):
-    """The weights of the T tokens of an update, float32. term_T multiplies the term of a token; kl_T multiplies its
-    |log-prob - behaviour|, which is added."""
+    """Weights of the T tokens of an update, float32. term_T multiplies the term of each token. kl_T multiplies
+    |log-prob - behaviour log-prob|, which is added to the term."""
 
     term_T: np.ndarray
     kl_T: np.ndarray
 
 
-#: Weights of an update's tokens, from their behaviour log-probs and advantages; a draw is a function of the key.
+#: Computes the weights of an update's tokens from behaviour log-probs and advantages. The key seeds random choices.
 WeighTokens = Callable[[np.ndarray, np.ndarray, "LearnerConfig", Sequence[object]], TokenWeights]
 
 
 def covariances(logprobs_T: np.ndarray, advantages_T: np.ndarray) -> np.ndarray:
-    """Return cov_t = (logp_t - mean logp) · (A_t - mean A), over the tokens of one update that have an advantage. A few
+    """Return cov_t = (logp_t - mean logp) · (A_t - mean A) over the tokens of one update that have an advantage. A few
     tokens with a large covariance cause most of the loss of entropy (Cui et al. 2025, arXiv 2505.22617, eq. 6). logp is
-    the sampler's, known before the forward pass, so that packing has no effect; the authors use the current policy's
-    and include the tokens of dead groups.
+    the sampler's, so that packing has no effect. The authors take the current policy's, and include dead groups.
 
     >>> covariances(np.array([-1.0, -3.0]), np.array([1.0, -1.0])).tolist()
     [1.0, 1.0]
@@ -149,8 +148,8 @@ def covariances(logprobs_T: np.ndarray, advantages_T: np.ndarray) -> np.ndarray:
 def clip_cov(
     logprobs_T: np.ndarray, advantages_T: np.ndarray, config: LearnerConfig, key: Sequence[object]
 ) -> TokenWeights:
-    """Give no gradient to a random `cov_share` of all tokens (at least one), chosen from those with a covariance
-    between cov_low and cov_high (Clip-Cov, eq. 9 and 10)."""
+    """Remove the gradient of a random `cov_share` of all tokens (at least one). They are chosen among the tokens with a
+    covariance between cov_low and cov_high (Clip-Cov, eq. 9 and 10)."""
     found_T = covariances(logprobs_T, advantages_T)
     eligible = np.flatnonzero((found_T > config.cov_low) & (found_T < config.cov_high))
     chosen = shuffled([str(i) for i in eligible], *key)[: max(1, int(config.cov_share * len(found_T)))]
@@ -162,8 +161,8 @@ def clip_cov(
 def kl_cov(
     logprobs_T: np.ndarray, advantages_T: np.ndarray, config: LearnerConfig, _: Sequence[object]
 ) -> TokenWeights:
-    """Add a KL penalty towards the sampler, of weight `cov_kl`, to the `cov_share` of the tokens (at least one) with
-    the largest covariance (KL-Cov, eq. 11 and 12; |log-ratio| as in the authors' code)."""
+    """Add a KL penalty towards the sampler to the `cov_share` of the tokens (at least one) with the largest covariance.
+    Its weight is `cov_kl` (KL-Cov, eq. 11 and 12; the penalty is |log-ratio|, as in the authors' code)."""
     found_T = covariances(logprobs_T, advantages_T)
     kl_T = np.zeros(len(found_T), np.float32)
     kl_T[np.argsort(-found_T, kind="stable")[: max(1, int(config.cov_share * len(found_T)))]] = config.cov_kl
@@ -172,15 +171,15 @@ def kl_cov(
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """A loss: a term per token, and how terms are reduced.
+    """A loss: a term per token, and how the terms are reduced to one number.
 
-    - reduction: `sum` over tokens; `token_mean` over all tokens of the batch; `constant`: rollouts × max_tokens;
-      `rollout_mean`: sum over a rollout's tokens, mean over rollouts; `mean_of_means`: mean over a rollout's tokens,
-      mean over rollouts.
-    - weigh: computes token weights, or None.
+    - reduction: `sum` over tokens; `token_mean` over all tokens of the batch; `constant`: sum divided by rollouts ×
+      max_tokens; `rollout_mean`: sum over the tokens of a rollout, mean over rollouts; `mean_of_means`: mean over the
+      tokens of a rollout, mean over rollouts.
+    - weigh: computes token weights; None for a loss without.
     - reads: settings that only this loss uses.
-    - reinforces: under the policy that sampled, its gradient is REINFORCE's, -A for each token's log-prob.
-    - version: as for objectives.
+    - reinforces: under the policy that sampled, the gradient is that of REINFORCE: -A for each token's log-prob.
+    - version: increased when the terms change, as for objectives.
     """
 
     term: Term
@@ -214,12 +213,12 @@ def _of_package(found: object, _: str, version: str) -> Loss:
     return replace(loss, version=version)
 
 
-#: By the names used in profiles. Another package's (`varband.losses`) is a `Loss`, or a term, which is summed.
+#: Losses by the names used in profiles. A plug-in (`varband.losses`) is a `Loss`, or a function for a summed term.
 LOSSES = Registry("varband.losses", _OWN, _of_package)
 
 
 def loss_for(config: LearnerConfig) -> Loss:
-    """Return the configured loss, after checking that the other settings are compatible."""
+    """Return the configured loss. Raise UserError if it is incompatible with the other settings."""
     if config.loss not in LOSSES:
         raise UserError(f"learner: unknown loss {config.loss!r}; choose from {', '.join(LOSSES)}")
     loss = LOSSES[config.loss]
@@ -238,7 +237,7 @@ def loss_for(config: LearnerConfig) -> Loss:
 def try_loss(config: LearnerConfig) -> None:
     """Call another package's loss on made-up tokens of two rollouts, under the policy that sampled them.
 
-    Errors: UserError if the loss raises, does not return a finite term and gradient for each token, or has another
+    Raise UserError if the loss raises, does not return a finite term and gradient for each token, or has another
     gradient than REINFORCE without `reinforces=False`.
     """
     if config.loss in _OWN or config.loss not in LOSSES:
@@ -254,7 +253,7 @@ def try_loss(config: LearnerConfig) -> None:
         terms_T = loss.term(tokens, config)
         shape = tuple(terms_T.shape)
         terms_T.sum().backward()
-    except (Exception, SystemExit) as error:  # code of others may raise anything
+    except (Exception, SystemExit) as error:  # another package's code may raise anything
         raise UserError(f"{name} raises {error_line(error)} on four made-up tokens") from None
     slope_T = logprobs_T.grad
     if shape != (4,) or slope_T is None or not bool(torch.isfinite(terms_T.detach() + slope_T).all()):
@@ -267,12 +266,12 @@ def try_loss(config: LearnerConfig) -> None:
         )
 
 
-#: Settings that are read where another one is on.
+#: Settings that have an effect only if another setting is on.
 _BESIDE = {"max_tokens": "overlong_cache", "entropy_delta": "entropy_target"}
 
 
 def read_by(config: LearnerConfig, setting: str) -> bool:
-    """Return whether the configured training uses a setting; True if the loss is unknown."""
+    """Return whether a setting has an effect in the configured training; True if the loss is unknown."""
     if config.loss not in LOSSES:
         return True
     known = {name for one in (*_OWN.values(), *OWN.values()) for name in one.reads} | _BESIDE.keys()
@@ -281,7 +280,7 @@ def read_by(config: LearnerConfig, setting: str) -> bool:
 
 
 def refuse_unread(settings: Iterable[str], configs: Sequence[LearnerConfig]) -> None:
-    """Raise UserError if a setting is changed that none of these trainings uses."""
+    """Raise UserError for a setting that has no effect in any of these trainings."""
     for setting in settings:
         if not any(read_by(config, setting) for config in configs):
             raise UserError(f"training.{unread(setting, *configs)}")
@@ -298,11 +297,11 @@ def unread(setting: str, *configs: LearnerConfig) -> str:
 def summed(
     loss: Loss, t: Tokens, reference_T: Tensor | None, config: LearnerConfig, entropy_weight: float = 0.0
 ) -> Tensor:
-    """Return the sum of the terms over all tokens. Each term is added to `kl_weight` · k3 if there is a reference (Shao
-    et al. 2024, eq. 3), and minus the token's weighted entropy (Mnih et al. 2016, arXiv 1602.01783, section 4)."""
+    """Return the sum of the terms over all tokens. To each term add `kl_weight` · k3 if there is a reference (Shao et
+    al. 2024, eq. 3), and subtract the weighted entropy (Mnih et al. 2016, arXiv 1602.01783, section 4)."""
     terms_T = loss.term(t, config)
     if t.weights_T is not None:
-        held_T = (t.logprobs_T - t.behaviour_T).abs()  # never exponentiated: the further away, the more it is to pull
+        held_T = (t.logprobs_T - t.behaviour_T).abs()  # not exponentiated, so that the pull grows with the distance
         terms_T = t.weights_T[0] * terms_T + t.weights_T[1] * held_T
     if reference_T is not None:
         terms_T = terms_T + config.kl_weight * k3(t.logprobs_T, reference_T)
@@ -315,8 +314,8 @@ def summed(
 
 
 def divisor(loss: Loss, config: LearnerConfig, *, tokens: int, rollouts: int) -> float:
-    """Return the divisor of one update's summed terms. tokens, rollouts: counts of the whole batch, including dead
-    groups, as in Yu et al. 2025 (DAPO, arXiv 2503.14476, eq. 8), MiniMax-M1 and TRL's `dapo`. Adam's eps is not
-    scale-free: a mean over 1e5 tokens shrinks gradients toward 1e-8, unlike a sum."""
+    """Return the divisor of one update's summed terms. It counts the tokens and rollouts of the whole batch, with dead
+    groups, as in Yu et al. 2025 (DAPO, arXiv 2503.14476, eq. 8), MiniMax-M1 and TRL's `dapo`. A sum and a mean train
+    differently despite Adam, because a mean over 1e5 tokens shrinks gradients towards Adam's eps, 1e-8."""
     divisors = {"sum": 1, "token_mean": tokens, "constant": max(rollouts, 1) * (config.max_tokens or 1)}
     return float(max(divisors.get(loss.reduction, rollouts), 1))

@@ -1,8 +1,8 @@
-"""Padding-free batches: many rollouts in one row of tokens, with a group's prompt included once.
+"""Batches without padding: many rollouts in one row of tokens, where a group's prompt stands once.
 
-A pack is a row of T tokens divided into segments. A prompt is a segment that attends to itself; a rollout's completion
-is a segment that attends to its group's prompt and to itself. Since causal attention aligns the last query with the
-last key, a list of key rows per segment suffices, and the rollouts of a group share one forward pass of their prompt.
+A pack is a row of T tokens that is divided into segments. A prompt is a segment that attends to itself. A completion is
+a segment that attends to itself and to its group's prompt. Causal attention aligns the last query with the last key, so
+a list of key rows per segment describes this. The rollouts of a group thus share one forward pass of their prompt.
 """
 
 from collections.abc import Sequence
@@ -10,18 +10,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-#: Pairs of query and key that cost as much as a row's products with the weights: by operations 4,400 of Qwen3-30B-A3B,
-#: 10,000 of Qwen2.5-1.5B.
+#: Number of pairs of query and key that cost as much as one row's products with the weights. By count of operations it
+#: is 4,400 for Qwen3-30B-A3B and 10,000 for Qwen2.5-1.5B.
 PAIRS_A_ROW = 5_000
-#: A pack reads the weights three times, however small it is. That takes as long as computing so many rows: 61 GB at
-#: 4.3 TB/s, where 134,763 rows take 9 s.
+#: Reading the weights for a pack takes as long as computing this many rows. A pack of any size reads them three times:
+#: 61 GB at 4.3 TB/s, on a device where 134,763 rows take 9 s.
 ROWS_A_PACK = 600
 
 
 @dataclass(frozen=True, slots=True)
 class Trajectory:
-    """One completion to train on. behaviour_T: float32 log-probs, non-finite if unknown; `index` is the caller's.
-    weights: float32, 2 x T, if the loss weights tokens (losses.py)."""
+    """One completion to train on. behaviour_T: float32 log-probs; non-finite where unknown. index: chosen by the
+    caller. weights: float32, 2 x T, if the loss weights tokens (losses.py)."""
 
     index: int
     token_ids: Sequence[int]
@@ -42,12 +42,12 @@ class PromptGroup:
 class Pack:
     """Arrays of one forward pass: T rows of tokens, S segments, K predicted tokens.
 
-    - tokens_T, positions_T: int64; a completion's last token predicts nothing and is not a row.
-    - starts_q, starts_k: int32 of length S + 1, the start of each segment's queries and keys; key_rows: int64, rows of
-      T.
-    - rows_K: the row that predicts targets_K, tokens with known behaviour log-prob; in the same order behaviour_K,
-      advantages_K: float32, and rollout_K: the sequences' indices.
-    - weights: an array of 2 x K numbers, if the loss weights tokens.
+    - tokens_T, positions_T: int64. The last token of a completion predicts nothing and has no row.
+    - starts_q, starts_k: int32 of length S + 1, the start of each segment's queries and keys.
+    - key_rows: int64, the rows that the keys come from.
+    - targets_K: the predicted tokens with a known behaviour log-prob; rows_K: the rows that predict them.
+    - behaviour_K, advantages_K: float32; rollout_K: the `index` of each token's completion.
+    - weights: 2 x K numbers, if the loss weights tokens.
     """
 
     tokens_T: np.ndarray
@@ -67,8 +67,8 @@ def plan_packs(
     groups: Sequence[PromptGroup], budget: int, processes: int = 1, more: int = 0
 ) -> list[list[PromptGroup]]:
     """Divide groups, in order, into packs of similar size with at most `budget` rows, about equally many per process. A
-    group that is split repeats its prompt. more: number of packs beyond the minimum. A rollout longer than the budget
-    gets its own pack."""
+    group that is split repeats its prompt. A rollout longer than the budget gets a pack of its own. more: number of
+    packs per process beyond the minimum."""
     total = sum(len(g.prompt_ids) + sum(len(s.token_ids) - 1 for s in g.trajectories) for g in groups)
     target = total / max(1, (-(-total // (budget * processes)) + more) * processes)
     packs: list[list[PromptGroup]] = []
@@ -101,14 +101,14 @@ def pack_cost(pack: Sequence[PromptGroup]) -> float:
 
 
 def plan_shares(groups: Sequence[PromptGroup], budget: int, processes: int) -> list[list[list[PromptGroup]]]:
-    """Divide a step's packs among the learner's processes. Choose the largest pack size that minimises the load of the
-    slowest process. A process with one pack more than the others costs a quarter of a share."""
+    """Divide a step's packs among the learner's processes. Choose the largest pack size for which the slowest process
+    has the least work."""
     dealt = [_deal(plan_packs(groups, budget, processes, more), processes) for more in range(min(processes, 4))]
     return min(dealt, key=lambda shares: max(sum(map(pack_cost, share)) for share in shares))
 
 
 def _deal(packs: list[list[PromptGroup]], processes: int) -> list[list[list[PromptGroup]]]:
-    """Assign each pack, the costliest first, to the least loaded process; a share keeps the order of its packs."""
+    """Give each pack, the costliest first, to the process with the least work. Keep the packs of a process in order."""
     costs = list(map(pack_cost, packs))
     shares: list[list[int]] = [[] for _ in range(processes)]
     for i in sorted(range(len(packs)), key=lambda i: -costs[i]):
@@ -117,7 +117,7 @@ def _deal(packs: list[list[PromptGroup]], processes: int) -> list[list[list[Prom
 
 
 def build_pack(groups: Sequence[PromptGroup]) -> Pack:
-    """Return the arrays of one pack. A completion of one token is predicted by its prompt alone and adds no segment."""
+    """Return the arrays of one pack. A completion of one token is predicted by its prompt and adds no segment."""
     tokens, positions, keys, rows = [], [], [], list[np.ndarray]()
     height = 0
 

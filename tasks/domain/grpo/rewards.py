@@ -1,7 +1,7 @@
-"""The reward of a rollout: a weighted sum of parts, which are built in or come from other packages (`varband.rewards`).
+"""The reward of a rollout: a weighted sum of parts, which are built in or plug-ins (entry point `varband.rewards`).
 
-A part of another package is a function `(problem, completion, answer, verdict, num_tokens, finish) -> float`. Only
-training uses rewards; accuracy, bands and evaluation count `correct` alone.
+A plug-in is a function `(problem, completion, answer, verdict, num_tokens, finish) -> float`. Only training uses
+rewards. Accuracy, bands and evaluation count the part `correct` alone.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from tasks.domain.grpo.steps import TrainRollout
 
 GROUP = "varband.rewards"
-#: Parts that pay for the form of a scaffold.
+#: Parts that reward the format of a completion.
 OF_FORM = ("tag", "format")
-#: The part that a model scores.
+#: The part that a judge model scores.
 JUDGE = "judge"
 
 
@@ -43,8 +43,8 @@ class RewardTerm(Checked):
 
 
 def overlong(num_tokens: int, max_tokens: int, cache: int) -> float:
-    """DAPO's soft overlong punishment (Yu et al. 2025, arXiv 2503.14476, eq. 13): zero up to max_tokens - cache, then
-    decreasing to -1 at max_tokens. In the paper a correct answer is worth 2 more than a wrong one, here 1 more.
+    """DAPO's soft overlong punishment (Yu et al. 2025, arXiv 2503.14476, eq. 13): zero up to max_tokens - cache tokens,
+    then decreasing to -1 at max_tokens. A correct answer is worth 1 more than a wrong one here, and 2 in the paper.
 
     >>> [overlong(n, 100, 20) for n in (80, 90, 100, 120)]
     [0.0, -0.5, -1.0, -1.0]
@@ -63,8 +63,8 @@ OWN: Mapping[str, Callable[[TrainRollout, LearnerConfig], float]] = {
 
 
 def terms(config: LearnerConfig) -> tuple[RewardTerm, ...]:
-    """Return the parts of a training's reward. By default a broken form costs `tag_weight`, a sound one earns nothing,
-    and the last tokens before `max_tokens` cost where there is an `overlong_cache`."""
+    """Return the parts of a training's reward. The default parts are `correct`; `tag`, which subtracts `tag_weight` for
+    invalid tags; with an `overlong_cache`, a penalty for the last tokens before `max_tokens`."""
     if config.rewards:
         return config.rewards
     named = {"correct": 1.0, "tag": config.tag_weight} | ({"overlong": 1.0} if config.overlong_cache else {})
@@ -80,7 +80,7 @@ def parts(rollout: TrainRollout, config: LearnerConfig) -> dict[str, float]:
 
 
 def total(rollout: TrainRollout, config: LearnerConfig) -> float:
-    """Return the reward of a rollout, rounded, because equal sums may differ in their last digits."""
+    """Return the reward of a rollout. It is rounded, because floats of equal sums may differ in their last digits."""
     return round(sum(parts(rollout, config).values()), 12)
 
 
@@ -95,8 +95,8 @@ def from_packages(config: LearnerConfig) -> list[str]:
 
 
 def scored(config: LearnerConfig, *given: Any) -> dict[str, float]:
-    """Return the unweighted parts of other packages. given: problem, completion, answer, verdict, num_tokens, finish.
-    Errors: UserError for a function that raises or does not return a finite number."""
+    """Return the unweighted parts of plug-ins. given: problem, completion, answer, verdict, num_tokens, finish. Raise
+    UserError if a plug-in raises or does not return a finite number."""
     found: dict[str, float] = {}
     for name in from_packages(config):
         function: Any = plugged(GROUP, name)
@@ -104,7 +104,7 @@ def scored(config: LearnerConfig, *given: Any) -> dict[str, float]:
             found[name] = float(function(*given))
         except UserError:
             raise
-        except (Exception, SystemExit) as error:  # code of others may raise anything
+        except (Exception, SystemExit) as error:  # another package's code may raise anything
             raise UserError(f"reward {name} raises {error_line(error)}, given {given[1]!r:.80}") from None
         if not math.isfinite(found[name]):
             raise UserError(f"reward {name} returns {found[name]}, given {given[1]!r:.80}; it must be a finite number")
@@ -112,15 +112,14 @@ def scored(config: LearnerConfig, *given: Any) -> dict[str, float]:
 
 
 def try_rewards(config: LearnerConfig) -> None:
-    """Call the parts of the reward that are plug-ins on invented rollouts. Errors: UserError, see `scored`."""
+    """Call the plug-ins of the reward on two invented rollouts. Raise UserError as `scored` does."""
     scored(config, "What is 3 + 4?", "3 + 4 = 7 <answer>7</answer>", "7", "correct", 12, "stop")
     scored(config, "What is 3 + 4?", "", None, "no_answer", 256, "length")
 
 
 def reward_versions(config: LearnerConfig) -> Mapping[str, int | str]:
-    """Return the versions of reward parts, for fingerprints: of built-in parts whose rule changed, and of parts of
-    other packages. Version 2 rounds sums. It gives other rewards than version 1 only with a length penalty, or with a
-    tag_weight that has no exact float."""
+    """Return versions for fingerprints: of built-in parts whose rule changed, and of plug-ins. Version 2 rounds sums,
+    which changes rewards only with a length penalty, or with a tag_weight that has no exact float."""
     if config.rewards:
         packages = {name: pinned(GROUP, name).partition("@")[2] for name in from_packages(config)}
         return {f"reward {name}": package for name, package in packages.items()}
@@ -129,7 +128,7 @@ def reward_versions(config: LearnerConfig) -> Mapping[str, int | str]:
 
 
 def reward_mistakes(config: LearnerConfig) -> Iterator[str]:
-    """Yield an error for each invalid part of a reward."""
+    """Yield an error for each invalid part of the reward."""
     names = [term.name for term in config.rewards]
     for name in from_packages(config):
         if name.partition("@")[0] not in (known := [*OWN, *brought(GROUP)]):

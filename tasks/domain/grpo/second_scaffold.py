@@ -1,5 +1,5 @@
-"""Scaffolds and classes that only training uses: the scaffold of a critique, several answers in one completion, and
-classes of answers and traces that are cheap enough to compute in a step."""
+"""Scaffolds and classes that only training uses: the scaffold of a critique, the scaffold for several answers in one
+completion, and classes of answers and traces that are cheap enough to compute in a training step."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -25,8 +25,8 @@ CRITIC = Scaffold(
 
 
 def second_scaffold(config: LearnerConfig, own: Scaffold) -> Scaffold | None:
-    """Return the scaffold that this training uses beside the arm's own; None if the training needs no second scaffold.
-    Raise UserError for an arm whose answers are not separable when one completion has several.
+    """Return the scaffold that this training uses in addition to the arm's own; None if it needs no other. Raise
+    UserError if one completion must hold several answers and the arm's format cannot separate them.
 
     >>> second_scaffold(LearnerConfig(steps=1, groups_per_step=1, group_size=2, learning_rate=0, lora_rank=1,
     ...     lora_alpha=1, advantage="refined"), CRITIC).name
@@ -50,7 +50,7 @@ def several(own: Scaffold, number: int) -> Scaffold:
 
 
 def solutions(completion: str, number: int) -> list[str]:
-    """Return the solutions in a completion that has several, without duplicates.
+    """Return the different solutions in a completion with several solutions.
 
     >>> solutions("a <answer>7</answer> b <answer>8</answer>a <answer>7</answer> c", 3)
     ['a <answer>7</answer>', 'b <answer>8</answer>']
@@ -59,7 +59,7 @@ def solutions(completion: str, number: int) -> list[str]:
     return list(dict.fromkeys(texts[:number]))
 
 
-#: Key of every correct answer: the grader considers them equal.
+#: Key of every correct answer, because the grader treats all correct answers as equal.
 RIGHT = "correct"
 #: Least similarity of two traces with the same strategy, calibrated on labelled traces (tasks/engines/encoding.py).
 THRESHOLD = 0.31
@@ -67,7 +67,7 @@ THRESHOLD = 0.31
 
 def answer_key(canonical: str | None, *, correct: bool, kind: str = MATH) -> str | None:
     """Return the key of an answer's class, which is the same in every step: `correct`, the value of a mathematical
-    number, or else the text; None without an answer. kind: kind of the answer.
+    number, or else the text. Return None without an answer. kind: kind of the answer.
 
     >>> [answer_key(text, correct=False) for text in ("1/2", "0.5", "even", None)], answer_key("7", correct=True)
     (['1/2', '1/2', 'even', None], 'correct')
@@ -75,7 +75,7 @@ def answer_key(canonical: str | None, *, correct: bool, kind: str = MATH) -> str
     if correct:
         return RIGHT
     if canonical is not None and canonical.lstrip() == RIGHT:
-        return f" {canonical}"  # a wrong answer that says so
+        return f" {canonical}"  # a wrong answer whose text is `correct`
     found = number(canonical) if canonical is not None and kind == MATH else None
     return canonical if found is None else f"{found.value}{found.unit or ''}"
 

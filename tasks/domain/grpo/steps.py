@@ -1,7 +1,6 @@
-"""Steps of a training: the problems that each samples and trains on, its learning rate and its updates' groups.
+"""The steps of a training: each step's problems, its learning rate, and the groups of its updates.
 
-All of these are functions of the problems, the seed and the step, so that a resumed run continues exactly. Axis suffix:
-T tokens.
+All of them depend only on the problems, the seed and the step, so that a resumed run continues exactly. Axis: T tokens.
 """
 
 from __future__ import annotations
@@ -35,9 +34,9 @@ class PromptProblem:
 
 @dataclass(frozen=True, slots=True)
 class StepPlan:
-    """The sampling of one step: one group per problem, with the adapter of `policy_step`, which is `staleness` steps
-    before the previous one.
+    """The sampling of one step: one group per problem.
 
+    - policy_step: the step whose adapter samples, `staleness` steps before the previous step.
     - critic: the critic's adapter of that step, if the training has two.
     - score: returns the learner's log-probs with these weights (tasks/engines/sampling/same_policy.py); `critic=True`
       uses the critic's.
@@ -59,13 +58,13 @@ class StepPlan:
 class TrainRollout:
     """One sampled and graded rollout. logprobs_T: float32 behaviour log-probs of token_ids.
 
-    - answer: the key of the class of the rollout's answer, the same in every step; None without an answer.
+    - answer: the key of the answer's class, the same in every step; None without an answer.
     - trace_class: the class of the rollout's strategy within its group.
     - candidates: the rollout's answers, if several were requested; the rollout is correct if one of them is.
     - other_tokens: tokens of the turns before and after this rollout.
-    - critique: the critique of this draft, if the critic is trained too; None if it exceeded the context.
-    - of_right_draft: for a critique, whether the draft was correct; None otherwise.
-    - rewards: unweighted parts of the reward scored by other packages and by the judge, by name.
+    - critique: the critique of this draft, if the critic is trained too; None if it did not fit into the context.
+    - of_right_draft: for a critique, whether its draft was correct; else None.
+    - rewards: unweighted parts of the reward from plug-ins and the judge, by name.
     """
 
     problem_id: str
@@ -88,7 +87,7 @@ class TrainRollout:
 
 def evaluated_steps(steps: int, eval_every: int) -> list[int]:
     """Return the evaluated steps: step 0, every `eval_every` steps, and the last step. Results are those of the last
-    adapter, never of the best adapter.
+    adapter, not of the best one.
 
     >>> evaluated_steps(25, 10)
     [0, 10, 20, 25]
@@ -97,19 +96,19 @@ def evaluated_steps(steps: int, eval_every: int) -> list[int]:
 
 
 def shuffled(items: Sequence[str], *key: object) -> list[str]:
-    """Return the items in a random order that depends on the key."""
+    """Return the items in a random order, for which the key is the seed."""
     digest = hashlib.sha256("\x1f".join(map(str, key)).encode()).digest()
     order = np.random.Generator(np.random.PCG64(int.from_bytes(digest[:8], "big"))).permutation(len(items))
     return [items[int(i)] for i in order]
 
 
 def _epochs(items: Sequence[str], *key: object) -> Iterator[str]:
-    """Yield every item once, in a new order, then again, endlessly."""
+    """Yield all items in a random order, then all again in another order, without end."""
     for epoch in count():
         yield from shuffled(items, *key, epoch)
 
 
-#: How prompts are balanced: one lane per source, per subject, or one for all.
+#: How prompts are balanced: one lane (queue of problems) per source, one per subject, or one for all.
 LANES: dict[str, Callable[[PromptProblem], str]] = {
     "round_robin_by_source": lambda p: p.source,
     "balanced_by_subject": lambda p: p.subject or "",
@@ -120,8 +119,8 @@ LANES: dict[str, Callable[[PromptProblem], str]] = {
 def prompt_schedule(problems: Sequence[PromptProblem], config: LearnerConfig) -> list[tuple[str, ...]]:
     """Return the problem ids of every step, one per group, distinct within a step.
 
-    Lanes alternate across steps. A problem that recurs within a step waits for the next one; a pool smaller than
-    `groups_per_step` is used completely in every step.
+    A step takes problems from all lanes in turn. A problem that would occur twice in a step waits for the next step. A
+    pool smaller than `groups_per_step` is used completely in every step.
 
     >>> from tasks.domain.grpo.learner_config import LearnerConfig
     >>> c = LearnerConfig(steps=2, groups_per_step=2, group_size=2, learning_rate=1.0, lora_rank=1, lora_alpha=1)
@@ -166,8 +165,8 @@ def extra_prompts(
 
 
 def learning_rate(config: LearnerConfig, step: int) -> float:
-    """Return the learning rate of every update of a step, counted from 1. The warm-up ends at the full rate. A decay
-    after it would reach zero at the step after the last; it is linear, or half a cosine (Loshchilov and Hutter 2016,
+    """Return the learning rate of a step's updates. Steps count from 1. The last step of the warm-up has the full rate.
+    A decay would reach zero one step after the last one. It is linear, or half a cosine (Loshchilov and Hutter 2016,
     arXiv 1608.03983, eq. 5).
 
     >>> from tasks.domain.grpo.learner_config import LearnerConfig
@@ -184,8 +183,8 @@ def learning_rate(config: LearnerConfig, step: int) -> float:
 
 
 def update_groups(problem_ids: Sequence[str], config: LearnerConfig, step: int) -> list[tuple[str, ...]]:
-    """Return the groups of each update of a step, by problem. Every epoch uses each group once, divided among the
-    minibatches in its own order. A single minibatch keeps the given order.
+    """Return the groups of each update of a step, by problem. Every epoch divides all groups among its minibatches, in
+    an order of its own. A single minibatch keeps the given order.
 
     >>> from tasks.domain.grpo.learner_config import LearnerConfig
     >>> c = LearnerConfig(steps=1, groups_per_step=3, group_size=2, learning_rate=1.0, lora_rank=1, lora_alpha=1)

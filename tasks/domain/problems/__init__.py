@@ -1,1 +1,1 @@
-"""Problems: sources, identity, checks of golds, near-duplicates, splits."""
+"""Problems: sources, identity, checks of golds (correct answers), near-duplicates, splits."""

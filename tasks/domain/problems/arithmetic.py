@@ -1,8 +1,8 @@
 """Synthetic word problems in whole-number arithmetic, by level, for the demo model.
 
-The four source names start with `synthetic_`, so they are not mistaken for competition sets. Problems of levels 1 to 5
-take 1, 2, 3, 4 or 6 steps. A fifth of all texts, chosen by hash, is reserved for pools; the demo model was pretrained
-on the other texts. Level 5 occurs in pools only.
+The names of the four sources start with `synthetic_`, so that nobody takes them for competition sets. Problems of
+levels 1 to 5 need 1, 2, 3, 4 or 6 steps. The demo model was pretrained on four fifths of all texts. The rest, chosen by
+hash, is reserved for pools. Level 5 occurs in pools only.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ _MAX_DRAWS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One operation: `left op right = value`, all within 0..MAX_VALUE. op: `+`, `-`, `*` or ` mod `."""
+    """One operation: `left op right = value`, with all numbers in 0..MAX_VALUE. op: `+`, `-`, `*` or ` mod `."""
 
     left: int
     op: str
@@ -33,7 +33,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class ArithmeticProblem:
-    """A problem. steps: the solution; each step starts from the previous value, and the last gives the gold."""
+    """A problem. steps: the solution. Each step starts from the value before it; the last value is the gold."""
 
     source: str
     level: int
@@ -56,8 +56,8 @@ def apply(left: int, op: str, right: int) -> int:
 
 def demo_problems(per_source: int, seed: int, levels: Sequence[int] = ()) -> list[dict[str, str]]:
     """Return a pool of `per_source` problems of each source, with distinct texts. A larger pool begins with the smaller
-    one. Keys: problem, gold, source, source_id, level. levels: used in turn; without any, every tenth problem of a
-    source has level 5 and the others levels 1 to 4 in turn."""
+    one. Keys: problem, gold, source, source_id, level. levels: used in turn; if empty, every tenth problem of a source
+    has level 5, and the others have levels 1 to 4 in turn."""
     rows: list[dict[str, str]] = []
     seen: set[str] = set()
     for source in SOURCES:
@@ -80,7 +80,7 @@ def level_of(index: int) -> int:
 
 
 def reserved(text: str) -> bool:
-    """Return whether a text is reserved for pools, by its hash."""
+    """Return whether a text is reserved for pools. The hash of the text decides."""
     return hashlib.sha256(text.encode()).digest()[0] < _RESERVED_OF_256
 
 
@@ -97,7 +97,7 @@ def _draws(seed: int, source: str, index: int, level: int) -> Iterator[Arithmeti
 
 
 def _changes(value: int, n: int, rng: random.Random) -> tuple[Step, ...]:
-    """Return n additions and subtractions from `value`, within 1..MAX_VALUE, none undoing the previous one."""
+    """Return n additions and subtractions from `value`, within 1..MAX_VALUE. No step undoes the step before it."""
     steps: list[Step] = []
     while len(steps) < n:
         step = Step(value, rng.choice("+-"), rng.randint(2, 9))

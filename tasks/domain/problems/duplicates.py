@@ -1,9 +1,9 @@
 """Near-duplicates: problems that share most of their wording, or a long beginning.
 
-A shingle is five consecutive words; notes, which are whole sentences in parentheses, do not count. Two problems are
-near-duplicates if at least half of the shorter one's shingles are in the other (`CONTAINED`), or if they share a stem
-of `STEM_SHINGLES` that is a third of the shorter one. Problems that differ only in numbers are found too, because most
-shingles contain none.
+A shingle is five consecutive words, not counting notes (whole sentences in parentheses). Two problems are
+near-duplicates if the longer one has at least half (`CONTAINED`) of the shorter one's shingles. They also are
+near-duplicates if they share a beginning of `STEM_SHINGLES` that is a third of the shorter one. Problems that differ
+only in numbers are found too, because most shingles contain no number.
 """
 
 import re
@@ -19,7 +19,7 @@ CONTAINED = 0.5
 STEM_SHINGLES = 25
 STEM_CONTAINED = 0.33
 MIN_SHARED = 4
-#: A shingle in more problems than this is a common phrase ("find the number of …") and links none.
+#: A shingle in more problems than this is a common phrase ("find the number of …") and is no sign of duplicates.
 COMMON = 60
 _SILENT = re.compile(
     r"\\(?:left|right|cdots|dots|ldots|quad|qquad|displaystyle|text|mathrm|mathbf|begin|end|dfrac|tfrac|frac|circ)\b"
@@ -30,7 +30,7 @@ _NOTE = re.compile(r"\((?=[A-Z])(?:[^()]|\([^()]*\))*\.\s*\)")
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Positions of two texts, and the share of the shorter one's shingles that the other has."""
+    """Positions of two texts in their lists, and the share of the shorter text's shingles that the other text has."""
 
     first: int
     second: int
@@ -38,7 +38,7 @@ class Pair:
 
 
 def shingles(text: str) -> frozenset[tuple[str, ...]]:
-    """Return the shingles of a text; short texts have shorter ones.
+    """Return the shingles of a text. Shingles of short texts have fewer words.
 
     >>> sorted(shingles("How many ways are there to go?"))[0]
     ('are', 'there', 'to', 'go')
@@ -49,7 +49,7 @@ def shingles(text: str) -> frozenset[tuple[str, ...]]:
 
 
 def _words(text: str) -> tuple[str, ...]:
-    """Return the Latin words and numbers of a text; mostly in another script, also each of its letters."""
+    """Return the Latin words and numbers of a text. If most letters are of another script, each is a word too."""
     plain = _SILENT.sub(" ", _NOTE.sub(" ", text)).lower()
     latin, others = re.findall(r"[a-z]+|\d+", plain), re.findall(r"[^\W\d_a-z]", plain)
     return tuple(latin if len(others) <= len("".join(latin)) else re.findall(r"[a-z]+|\d+|[^\W\d_]", plain))
@@ -65,9 +65,12 @@ def _look(text: str) -> str:
 
 
 def near_duplicates(texts: Sequence[str], others: Sequence[str] | None = None) -> list[Pair]:
-    """Return pairs within `texts`, or across `texts` (first) and `others` (second), sorted by position. Copies are
-    merged first: each is linked to the first copy, and only the first copy is compared with other texts. Between two
-    sets, every text that has a near-duplicate in the other set is in a pair. Texts without words match only copies."""
+    """Return pairs within `texts`, or across `texts` (first) and `others` (second), sorted by position.
+
+    Identical texts (copies) are merged first: each copy is linked to the first one, and only the first one is compared
+    with other texts. Across two sets, every text with a near-duplicate in the other set is in a pair. Texts without
+    words match only their copies.
+    """
     everything = [*texts, *(others or ())]
     border = None if others is None else len(texts)
     alike: dict[str, list[int]] = defaultdict(list)
@@ -94,7 +97,7 @@ def near_duplicates(texts: Sequence[str], others: Sequence[str] | None = None) -
 
 
 def _links(one: Sequence[int], other: Sequence[int], border: int | None) -> Iterable[tuple[int, int]]:
-    """Return pairs that link two groups of copies, linear in the number of copies."""
+    """Return pairs that link two groups of copies. Their number grows linearly with the number of copies."""
     if border is None:
         return ((one[0], b) for b in other if b > one[0]) if one is other else ((one[0], other[0]),)
     found: set[tuple[int, int]] = set()
@@ -106,7 +109,7 @@ def _links(one: Sequence[int], other: Sequence[int], border: int | None) -> Iter
 
 
 def clusters(names: Sequence[str], pairs: Iterable[Pair]) -> list[str]:
-    """Return the cluster of each name: the smallest name that it is linked to, directly or not.
+    """Return the cluster of each name: the smallest name that it is linked to, directly or through others.
 
     >>> clusters(["c", "a", "b"], [Pair(0, 2, 1.0)])
     ['b', 'a', 'b']
@@ -124,7 +127,7 @@ def clusters(names: Sequence[str], pairs: Iterable[Pair]) -> list[str]:
     return [smallest[cluster] for cluster in cluster_N]
 
 
-# Problems of one set that occur, exactly or nearly, in another.
+# ---- leaks: problems of one set that occur in another set, exactly or nearly
 
 _NAMES = ("problem_id", "source_id", "split", "other_id", "other_source_id", "other_split", "kind")
 LEAKS = pa.schema(
@@ -134,7 +137,7 @@ LEAKS = pa.schema(
 
 
 def find_leaks(one: pa.Table, other: pa.Table, one_split: str, other_split: str) -> pa.Table:
-    """Return exact and near duplicates between two sets (columns problem_id, source_id, problem). Schema: LEAKS."""
+    """Return exact and near-duplicates between two sets (columns problem_id, source_id, problem). Schema: LEAKS."""
     left, right = one.to_pylist(), other.to_pylist()
     rows = []
     for pair in near_duplicates([r["problem"] for r in left], [r["problem"] for r in right]):
@@ -145,8 +148,8 @@ def find_leaks(one: pa.Table, other: pa.Table, one_split: str, other_split: str)
 
 
 def left_out(splits: pa.Table, leaks: pa.Table) -> pa.Table:
-    """Mark training problems of a lesson (an earlier training) that resemble a held-out problem as `near_heldout`.
-    They are then neither trained on nor evaluated. leaks: schema LEAKS, with the lesson's problems as `other_id`.
+    """Mark a lesson's training problems that resemble held-out problems as `near_heldout`: they are neither trained on
+    nor evaluated. A lesson is an earlier training. leaks: schema LEAKS; `other_id` is the lesson's problem.
 
     >>> splits = pa.table({"problem_id": ["a", "b"], "source": ["s", "s"], "split": ["train", "heldout"]})
     >>> leaks = pa.table({"other_id": ["a", "b"]})

@@ -1,5 +1,5 @@
-r"""Checks of golds and problem texts. The checks report findings; a PoolPolicy decides which findings exclude a
-problem."""
+r"""Checks of golds (correct answers) and problem texts. The checks report findings. A PoolPolicy decides which findings
+exclude a problem."""
 
 import contextlib
 import json
@@ -45,7 +45,7 @@ CODES = {
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A finding. severity: `exclude` (the problem cannot be graded) or `warn`. forced: no policy can keep it."""
+    """A finding. severity: `exclude` (the problem cannot be graded) or `warn`. forced: exclude under every policy."""
 
     code: str
     severity: str
@@ -103,7 +103,7 @@ def _around(text: str, match: re.Match[str]) -> str:
 
 
 def findings_of_gold(golds: Sequence[tuple[str, str, str]], grade: Grade) -> list[list[Finding]]:
-    """Check each (gold, gold as published, problem): grade every gold against itself and against wrong answers."""
+    """Check each (gold, gold as published, problem). Grade every gold against itself and against wrong answers."""
     probes: list[tuple[int, str, str, str, str]] = []
     for i, (gold, raw, _) in enumerate(golds):
         for form in BARE:
@@ -124,7 +124,7 @@ def findings_of_gold(golds: Sequence[tuple[str, str, str]], grade: Grade) -> lis
 
 
 def findings_of_kind(golds: Sequence[str], kind: str, grade: Grade) -> list[list[Finding]]:
-    """Check golds that are not mathematics: each must be correct against itself in every answer form."""
+    """Check golds that are not mathematics. Each gold must be correct against itself in every answer form."""
     verdicts = grade([(form, gold, gold, kind) for gold in golds for form in BARE])
     found: list[list[Finding]] = [[] for _ in golds]
     for place, verdict in enumerate(verdicts):
@@ -135,7 +135,7 @@ def findings_of_kind(golds: Sequence[str], kind: str, grade: Grade) -> list[list
 
 
 def perturbed(gold: str) -> list[str]:
-    r"""Return wrong answers made from a gold: off by one, an element lost or changed, an end of an interval closed.
+    r"""Return wrong answers made from a gold: off by one, an element lost or changed, an interval's end closed.
 
     >>> perturbed("7"), perturbed("1, 3"), perturbed("[0,1)")
     (['8'], ['1', '1, 4'], ['(0,1)'])
@@ -171,7 +171,7 @@ def _off(term: Shape) -> str:
 
 
 def _algebraic_terms(found: Shape) -> list[str]:
-    """Return the terms whose other spellings only algebra can recognise, without the left side of an equation."""
+    """Return the terms that only algebra can recognise in another spelling, without the left side of an equation."""
     if found.kind == "scalar":
         words = re.search(
             r"\\(?:text|mathrm|mbox)|[A-Za-z]{4,}", re.sub(r"\\(?!text|mathrm|mbox)[A-Za-z]+", "", found.text)
@@ -199,7 +199,7 @@ _BARE_COMMAND = re.compile(r"(?<![\\A-Za-z])(?:[cdt]?frac|rac|[dt]?binom|inom|te
 
 
 def why_no_answer(gold: str) -> str:
-    r"""Return the reason why a published gold cannot be an answer; an empty text if it can be one.
+    r"""Return why a published gold cannot be an answer; empty if it can be one.
 
     >>> why_no_answer("nan"), why_no_answer('["2", "9"]'), why_no_answer("\frac12"), why_no_answer("[2, 9]")
     ('stands in place of an answer', 'is JSON and no answer', 'a backslash was lost before rac12', '')

@@ -27,9 +27,9 @@ Row = dict[str, Any]
 class PoolPolicy:
     """Rules that decide which problems a pool keeps.
 
-    on_issue: `exclude` or `keep` problems with a finding of severity `exclude`. also_exclude: codes of findings that
-    exclude too. limit: the largest number of problems. draw_seed: seed of the random choice for a limited pool; None
-    takes the first ones. grader: version that checked the golds. answer_kinds: kinds of the study's arms; each gold
+    on_issue: `exclude` or `keep` problems with a finding of severity `exclude`. also_exclude: codes of further findings
+    that exclude. limit: the largest number of problems. draw_seed: seed of the random choice for a limited pool; None
+    takes the first problems. grader: version that checked the golds. answer_kinds: kinds of the study's arms; each gold
     must be valid for all of them. Golds are normalised only if one of these kinds is mathematics.
     """
 
@@ -41,7 +41,7 @@ class PoolPolicy:
     draw_seed: int | None = None
 
     def in_pool_order(self, rows: Sequence[Row]) -> Sequence[Row]:
-        """Return the problems in the pool's order: by a hash of seed and problem, equal on every machine."""
+        """Return the problems in the pool's order. A hash of seed and problem decides, so all machines agree."""
         if self.limit is None or self.draw_seed is None:
             return rows
         return sorted(rows, key=lambda row: _hash(f"{self.draw_seed}:{problem_id(row['problem'])}"))
@@ -51,9 +51,9 @@ class PoolPolicy:
 
 
 def problem_id(problem: str) -> str:
-    """Return the content hash of a text, independent of white space and Unicode composition.
+    """Return the hash of a problem's text. White space and Unicode composition do not change it.
 
-    The text is normalised to NFC, because NFKC would turn powers, indices and fractions into plain digits.
+    The text is normalised to NFC. NFKC would turn powers, indices and fractions into plain digits.
 
     >>> problem_id("Add 1 and 2.") == problem_id(" Add  1 and 2.\\n") != problem_id("Add 1 and 3.")
     True
@@ -68,7 +68,7 @@ def _hash(text: str) -> str:
 
 
 def canonical_gold(gold: str) -> str:
-    r"""Return the gold in the spelling used for comparison; numbers in plain form.
+    r"""Return the gold in the spelling that is used for comparison, with numbers in plain form.
 
     >>> canonical_gold("142.0"), canonical_gold("023"), canonical_gold("69$,$84"), canonical_gold("100,200")
     ('142', '23', '69, 84', '100200')
@@ -88,7 +88,7 @@ def canonical_gold(gold: str) -> str:
 
 
 def answer_type(gold: str) -> str:
-    r"""Return integer, rational, expression, tuple, set, list, interval, equation or text.
+    r"""Return the type of a gold: integer, rational, expression, tuple, set, list, interval, equation or text.
 
     >>> [answer_type(g) for g in ("7", r"\frac{1}{2}", "2n", "(1,2)", r"\{1,2\}", "1, 3", "[0,1)", "f(x)=x", "even")]
     ['integer', 'rational', 'expression', 'tuple', 'set', 'list', 'interval', 'equation', 'text']
@@ -124,7 +124,7 @@ def pool_rows(
     rows: Sequence[Row], grade: Grade = grade_exactly, policy: PoolPolicy | None = None, kept_out: Sequence[str] = ()
 ) -> tuple[list[Row], list[Row]]:
     """Return rows of (Pool, PoolIssues). rows: problem, gold, source, source_id; optional year, level, subject.
-    kept_out: texts of evaluation problems; their exact and near duplicates are always excluded."""
+    kept_out: texts of evaluation problems. Their exact and near-duplicates are always excluded."""
     policy = policy or PoolPolicy()
     ready = [_problem(row, policy.answer_kinds) for row in rows]
     golds = [(p["gold"], p["gold_raw"], p["problem"]) for p in ready]
@@ -182,19 +182,19 @@ def _add_duplicates(problems: Sequence[Row], found: list[list[Finding]]) -> None
         findings.append(Finding(code, "exclude", detail, forced=True))
 
 
-# Held-out problems of a split.
+# ---- held-out problems of a split
 
-#: How many problems of a source are held out, if it is no number.
+#: How many problems of a source are held out, if not a number.
 HeldOut = Literal["all"]
 
 
 def reserved_sources(counts: Mapping[str, int]) -> set[str]:
-    """Return the sources that are held out entirely: evaluation-only sources in a pool with others."""
+    """Return the evaluation-only sources of a pool that also has others. They are held out entirely."""
     return {name for name in counts if len(counts) > 1 and name in SOURCES and SOURCES[name].eval_only}
 
 
 def heldout_of(counts: Mapping[str, int], heldout_per_source: int | HeldOut) -> Counter[str]:
-    """Return how many of each source's problems are held out. Errors: UserError if a source would keep none.
+    """Return how many problems of each source are held out. Raise UserError if a source would keep none.
 
     >>> heldout_of({"math500": 500, "amc": 83, "aime24": 60}, 50)
     Counter({'math500': 500, 'amc': 50, 'aime24': 50})

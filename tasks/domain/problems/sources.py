@@ -13,11 +13,11 @@ from storage.errors import NotHere, UserError, did_you_mean
 class Source:
     """One published set of problems.
 
-    file: its name in a data folder. only: the value of the file's `source` column to keep, None for all rows. hub:
+    file: its name in a data folder. only: value of the file's `source` column to keep; None keeps all rows. hub:
     dataset id, with configuration and split; `columns` maps our fields to the hub's. rule: where the gold is in the
     hub's column: `plain`, `hashes` (after ####), `boxed` (in the last box), `first`. keeps_out: evaluation sets whose
-    problems are excluded from this source. eval_only: in a pool with other sources, all its problems are held out.
-    problems: its published size, for plans without the file.
+    problems are excluded from this source. eval_only: if a pool also has other sources, all problems of this one are
+    held out. problems: published number of problems, for plans without the file.
     """
 
     name: str
@@ -77,7 +77,7 @@ MATH_SUBJECTS = (
     *("algebra", "counting_and_probability", "geometry", "intermediate_algebra", "number_theory", "prealgebra"),
     "precalculus",
 )
-#: The pool of the original study.
+#: The pool of the published study.
 OLYMPIAD = ("hmmt_feb_2024", "hmmt_feb_2025", "aime24", "aime25", "olympiadbench", "amc")
 DATA_VARIABLE = "VARBAND_DATA"
 #: Supported suffixes of problem files.
@@ -86,7 +86,8 @@ FORMATS = (".jsonl", ".json", ".ndjson", ".csv", ".parquet")
 
 @dataclass(frozen=True, slots=True)
 class SourceSpec:
-    """A source by the hash of its content. guards: (name, sha256) of the evaluation sets that it keeps out."""
+    """A source, identified by the hash of its content. guards: (name, sha256) of each evaluation set whose problems it
+    excludes."""
 
     name: str
     sha256: str
@@ -112,7 +113,7 @@ def source_named(name: str) -> Source:
 
 
 def source_spec(wish: Path | str, data: Path | None) -> tuple[SourceSpec, Path]:
-    """Return the spec and path of a file, or of a named source in the data folder. Errors: UserError without it."""
+    """Return spec and path of a file, or of a named source in the data folder. Raise UserError if it is missing."""
     path = Path(wish)
     written = path.suffix.lower() in FORMATS
     if written or path.is_file():

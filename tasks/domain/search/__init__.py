@@ -1,1 +1,1 @@
-"""Test-time search methods, which ask for rollouts and never see a gold."""
+"""Search methods at test time. They request rollouts, and never see a gold."""

@@ -1,8 +1,8 @@
-"""The interface of search methods: a method is a generator of rounds. It yields requests, receives candidates, and
+"""The interface of search methods. A method is a generator of rounds: it yields requests, receives candidates, and
 names the candidate that gives its answer.
 
-A method is pure: its requests are a function of the question, its parameters and the candidates so far. Candidates have
-no verdict, so no method can see the gold.
+Requests depend only on the question, the method's parameters and the candidates so far. Candidates have no verdict, so
+that no method can see the gold.
 """
 
 from abc import ABC, abstractmethod
@@ -13,9 +13,9 @@ from typing import Any, ClassVar
 from storage.artifacts.fingerprint import fingerprint
 from tasks.domain.ranges import Checked
 
-#: Prefix of the ledger's problem ids for later rounds; ids of a pool do not start with it.
+#: Prefix of the ledger's problem ids in later rounds. No problem id of a pool starts with it.
 PREFIX = "search-"
-#: Scores are self-certainties, computed without a reward model.
+#: Name of scores that are self-certainties, which need no reward model.
 CERTAINTY = "certainty"
 
 
@@ -23,10 +23,10 @@ CERTAINTY = "certainty"
 class Ask:
     """A request for one completion.
 
-    question: prompt instead of the problem; None: the problem itself. operator: how the question was made from
-    `parents`, the candidates that it quotes. round: distinguishes repeated requests with the same parents. index:
-    number of the rollout of this question. answers: whether the completion answers the problem; a critique does not.
-    end: the text that ends a step; the request then continues the path of its parent by one step.
+    question: the prompt; None for the problem itself. operator: the way in which the question was made from `parents`,
+    the candidates that it quotes. round: distinguishes repeated requests with the same parents. index: number of the
+    rollout of this question. answers: False if the completion does not answer the problem, such as a critique. end: the
+    text that ends a step; the request then adds one step to the path of its parent.
     """
 
     index: int = 0
@@ -40,8 +40,8 @@ class Ask:
     def context(self, problem_id: str) -> str:
         """Return the ledger's problem id for this question, a hash of its content.
 
-        Ledger, seeds and reuse thus work for later rounds as for plain rollouts; equal requests of two methods are paid
-        once.
+        So ledger, seeds and reuse work in later rounds as they do for rollouts of problems. Equal requests of two
+        methods are paid once.
 
         >>> Ask(index=3).context("p")
         'p'
@@ -56,12 +56,12 @@ class Ask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """A completion as a method sees it.
+    """A completion without its verdict, as methods see it.
 
     name: `context/index`. answer: the first equal answer in this search, or None. trace: None if the scaffold's form is
-    missing. For a step: the whole path to its end, with its words, tokens and log-probs. ended: no step follows.
-    scores: in [0, 1], of a reward model (one per step, or one; none if the text is too long for it), or the
-    self-certainty.
+    missing. In a step search, trace, words, tokens and log-probs are those of the whole path up to this step. ended: no
+    step follows. scores: in [0, 1]; the self-certainty, or the scores of a reward model (one per step, or one for all;
+    none if the text is too long for it).
     """
 
     name: str
@@ -87,28 +87,28 @@ class Candidate:
 
 
 def asking(operator: str, question: str, parents: Sequence[Candidate], text: str, **more: Any) -> Ask:
-    """Request the problem followed by a text that quotes the parents."""
+    """Return a request for the problem followed by a text that quotes the parents."""
     return Ask(operator=operator, question=f"{question}\n\n{text}", parents=tuple(c.name for c in parents), **more)
 
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """The next requests, and the candidate that answers if the search ends here."""
+    """The next requests of a method, and the candidate that is its answer if the search ends here."""
 
     asks: tuple[Ask, ...]
     answer: Candidate | None = None
 
 
-#: The generator is sent all candidates of this search so far, in the order of requests, without those cut by the budget
-#: or the model's context. A round without any candidate is the last.
+#: A generator of rounds. It is sent all candidates of the search so far, in the order of requests. Candidates beyond
+#: the budget or the model's context are missing. A round that brings no candidate is the last one.
 Rounds = Generator[Round, Sequence[Candidate], Candidate | None]
 
 
 class Method(Checked, ABC):
-    """Base of the methods: frozen dataclasses whose fields are their parameters and enter fingerprints."""
+    """Base of search methods: frozen dataclasses. Their fields are the methods' parameters and enter fingerprints."""
 
     __slots__ = ()
-    #: Whether the method requests answers step by step, which not every scaffold supports.
+    #: Whether the method requests answers step by step. Not every scaffold supports that.
     in_steps: ClassVar[bool] = False
 
     @abstractmethod
@@ -116,17 +116,17 @@ class Method(Checked, ABC):
 
     @property
     def sure(self) -> int:
-        """Return the number of rollouts that the method always requests; they may be sampled in advance."""
+        """Return the number of rollouts that the method requests in any case, so that they can be sampled early."""
         return 0
 
     @property
     @abstractmethod
     def most(self) -> tuple[int, int]:
-        """Upper bounds for `plan`: rollouts of the problem itself, and of questions that quote earlier ones."""
+        """Return upper bounds for `plan`: (rollouts of the problem itself, rollouts of questions with quotes)."""
 
     @property
     def reward(self) -> str:
-        """The scorer: a reward model (`process` or `outcome`), the policy's own distributions (CERTAINTY), or empty."""
+        """Return the source of scores: a reward model (`process` or `outcome`), CERTAINTY, or empty."""
         return ""
 
 

@@ -1,4 +1,4 @@
-"""Search methods by their names in a profile: `majority`, or with parameters `majority:width=8`."""
+"""Search methods by their names in a profile, such as `majority`, or `majority:width=8` with parameters."""
 
 import ast
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ from tasks.domain.search.selection import (
 )
 from tasks.domain.search.steps import DVTS, MCTS, Beam, Particles
 
-#: The method that every study adds: others share its rollouts, and pass@1 and the oracle are computed from them.
+#: The method that every study has. Others share its rollouts, and pass@1 and the oracle are computed from them.
 BASE = "first"
 METHODS: Mapping[str, Method] = {
     BASE: First(),
@@ -46,7 +46,7 @@ METHODS: Mapping[str, Method] = {
 
 
 def with_base(methods: Mapping[str, Method]) -> dict[str, Method]:
-    """Add the base method `first`, as wide as the widest method, so that the oracle sees all rollouts.
+    """Add the base method `first`. It is as wide as the widest method, so that the oracle sees all rollouts.
 
     >>> list(with_base({"majority": Majority()})), list(with_base({"majority:width=32": Majority(width=32)}))
     (['first', 'majority'], ['first:width=32', 'majority:width=32'])
@@ -60,7 +60,7 @@ def with_base(methods: Mapping[str, Method]) -> dict[str, Method]:
 
 
 def method_named(text: str) -> Method:
-    """Return a method by its name and parameters. Errors: UserError for an unknown method or parameter.
+    """Return a method by its name and parameters. Raise UserError if one of them is unknown.
 
     >>> method_named("majority:width=8")
     Majority(width=8)

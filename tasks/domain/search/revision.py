@@ -1,4 +1,4 @@
-"""Methods whose later questions quote earlier attempts: revision, critique, a panel of traces, debate, evolution."""
+"""Methods with questions that quote earlier attempts: revision, critique, a panel of traces, debate, evolution."""
 
 import random
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ def listed(attempts: Sequence[Candidate]) -> str:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Revision(Method):
     """Sequential revision (Snell et al. 2024, arXiv 2408.03314): the policy reads its last attempt and tries again. The
-    newest answer counts. revisions: the largest number of revisions."""
+    last answer is the result. revisions: the largest number of revisions."""
 
     revisions: AtLeastOne = 4
 
@@ -50,8 +50,8 @@ class Revision(Method):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refine(Method):
-    """Self-refine (Madaan et al. 2023, arXiv 2303.17651): attempt, critique, new attempt. The newest answer counts.
-    refinements: the largest number of new attempts."""
+    """Self-refine (Madaan et al. 2023, arXiv 2303.17651): attempt, critique, new attempt. The last answer is the
+    result. refinements: the largest number of new attempts."""
 
     refinements: AtLeastOne = 2
 
@@ -87,7 +87,7 @@ def refining(question: str, attempt: Candidate, critique: Candidate) -> Ask:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PanelOfTraces(Method):
     """Panel of traces: several attempts are summarised, and the problem is solved with the summary in the prompt. The
-    answer is that of the last attempt; if it has none, that of most attempts. width: number of attempts summarised."""
+    result is the answer of this last attempt, or else the most frequent answer. width: number of attempts."""
 
     width: AtLeastTwo = 4
 
@@ -111,7 +111,8 @@ class PanelOfTraces(Method):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Debate(Method):
     """Debate (Du et al. 2023, arXiv 2305.14325): several agents solve the problem, read one another, and solve it
-    again. The majority of the newest round with an answer counts. agents: per round. turns: rounds after the first."""
+    again. The result is the majority of the last round with an answer. agents: per round. turns: rounds after the
+    first."""
 
     agents: AtLeastTwo = 3
     turns: AtLeastOne = 2
@@ -138,20 +139,20 @@ class Debate(Method):
         return self.agents, self.agents * self.turns
 
 
-#: Added to every fitness, so that an attempt without agreement can be a parent too.
+#: Added to every fitness, so that an attempt with a fitness of 0 can be a parent too.
 LEAST = 1e-6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evolution(Method):
-    """Evolutionary search after Mind Evolution (Lee et al. 2025, arXiv 2501.09891): islands of attempts, parents drawn
-    by fitness, children that the policy makes of two parents, migration, reset of the worst island. The final answer is
-    the fittest one, the answer of most attempts.
+    """Evolutionary search after Mind Evolution (Lee et al. 2025, arXiv 2501.09891). Parents are chosen by fitness from
+    islands of attempts, and the policy makes a child of two parents. Fit attempts migrate, and the worst island is
+    reset. The result is the most frequent answer of all attempts.
 
-    Differences from the paper, which has an evaluator of solutions: fitness is the share of all attempts so far with
-    the same answer. Parents are drawn in proportion to fitness; the paper uses its softmax, which is almost uniform for
+    The paper has an evaluator of solutions; here fitness is the share of all attempts so far with the same answer. A
+    parent's probability is proportional to its fitness; the paper takes the softmax, which is almost uniform for
     shares. There are always two different parents (paper: none to five). A child is one completion (paper: several
-    turns of a critic and an author). islands of `population` attempts each. generations: after the first. reset_every:
+    turns of a critic and an author). population: attempts of each island. generations: after the first. reset_every:
     generations between resets, in which the island with the lowest mean fitness takes the fittest attempts of the
     others.
     """
@@ -196,7 +197,7 @@ class Evolution(Method):
 
 
 def agreement(seen: Sequence[Candidate]) -> dict[str, float]:
-    """Return candidate → share of all answers that agree with it; 0 without an answer."""
+    """Return candidate → share of all answers that are equal to its answer; 0 for a candidate without an answer."""
     counted, whole = votes(seen), max(len(answered(seen)), 1)
     return {c.name: counted.get(c.answer or "", 0.0) / whole if c.answer is not None else 0.0 for c in seen}
 
@@ -204,8 +205,8 @@ def agreement(seen: Sequence[Candidate]) -> dict[str, float]:
 def parents(
     island: Sequence[Candidate], fitness: dict[str, float], place: tuple[int, int, int]
 ) -> tuple[Candidate, ...]:
-    """Draw two different members of an island in proportion to their fitness; an island with one member returns it. The
-    seed depends on the members and the child's place."""
+    """Return two different members of an island, chosen at random in proportion to fitness. An island with one member
+    returns it alone. The seed depends on the members and on the child's place."""
     rng = random.Random(derived_seed([c.name for c in island], list(place)))
     left, pair = {c.name: c for c in island}, list[Candidate]()
     while left and len(pair) < 2:
@@ -215,13 +216,13 @@ def parents(
 
 
 def migrated(islands: Sequence[list[Candidate]], fitness: dict[str, float]) -> list[list[Candidate]]:
-    """Copy the fittest of every island to the next one."""
+    """Copy the fittest attempt of every island to the next island."""
     best = [max(island, key=lambda c: fitness[c.name]) for island in islands]
     return [[*island, best[place - 1]] for place, island in enumerate(islands)]
 
 
 def reset(islands: list[list[Candidate]], fitness: dict[str, float]) -> None:
-    """Fill the worst island with the fittest of all."""
+    """Fill the worst island with the fittest attempts of all islands."""
     means = [sum(fitness[c.name] for c in island) / len(island) for island in islands]
     worst = means.index(min(means))
     everybody = {c.name: c for island in islands for c in island}.values()

@@ -14,7 +14,7 @@ from tasks.domain.search.method import CERTAINTY, Ask, Candidate, Method, Round,
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parallel(Method):
-    """Base class of methods that sample in parallel and pick one. width: the largest number of rollouts."""
+    """Base of methods that sample rollouts in parallel and pick one of them. width: the largest number of rollouts."""
 
     width: AtLeastOne = 16
 
@@ -22,7 +22,7 @@ class Parallel(Method):
     def choose(self, seen: Sequence[Candidate]) -> Candidate | None: ...
 
     def is_decided(self, seen: Sequence[Candidate]) -> bool:
-        """Return whether no further rollout is needed."""
+        """Return whether the result is certain without further rollouts."""
         return False
 
     def rounds(self, question: str) -> Rounds:
@@ -44,8 +44,8 @@ class Parallel(Method):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class First(Parallel):
-    """The baseline for all other methods: the answer of the first rollout. The other rollouts, up to `width`, are
-    sampled for pass@1 and the oracle, which are computed from their verdicts."""
+    """The answer of the first rollout: the baseline of all other methods. Up to `width` rollouts are sampled; pass@1
+    and the oracle are computed from the verdicts on all of them."""
 
     def choose(self, seen: Sequence[Candidate]) -> Candidate | None:
         return seen[0] if seen else None
@@ -72,7 +72,7 @@ class Likeliest(Ranked):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shortest(Ranked):
-    """Best-of-n by length: the shortest rollout that gave an answer."""
+    """Best-of-n by length: the shortest rollout with an answer."""
 
     def score(self, c: Candidate) -> float:
         return -c.num_tokens
@@ -80,7 +80,7 @@ class Shortest(Ranked):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rewarded(Ranked):
-    """Best-of-n by a reward model from a folder (Cobbe et al. 2021, arXiv 2110.14168). Unscored rollouts come last."""
+    """Best-of-n by a reward model (Cobbe et al. 2021, arXiv 2110.14168). Rollouts without a score come last."""
 
     def score(self, c: Candidate) -> float:
         return c.scores[-1] if c.scores else -1.0
@@ -93,7 +93,7 @@ class Rewarded(Ranked):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelfCertainty(Rewarded):
     """Best-of-n by self-certainty (Kang, Zhao and Song 2025, arXiv 2502.18581): the mean divergence of the token
-    distributions from the uniform one."""
+    distributions from the uniform distribution."""
 
     @property
     def reward(self) -> str:
@@ -109,7 +109,8 @@ def votes(seen: Sequence[Candidate], weight: Callable[[Candidate], float] = lamb
 
 
 def most_voted(seen: Sequence[Candidate], weight: Callable[[Candidate], float] = lambda _: 1.0) -> Candidate | None:
-    """Return the first candidate with the answer of largest weight; ties go to the earlier answer."""
+    """Return the first candidate with the answer of largest weight. If two weights are equal, the earlier answer
+    wins."""
     weighed = votes(seen, weight)
     best = max(weighed, key=weighed.__getitem__, default=None)
     return next((c for c in answered(seen) if c.answer == best), None)
@@ -125,8 +126,8 @@ class Majority(Parallel):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WeightedMajority(Majority):
-    """Majority voting weighted by likelihood or by shortness. by: `likelihood`, the geometric mean of its tokens'
-    probabilities, or `length`, one over its tokens."""
+    """Majority voting with weighted rollouts. by: `likelihood`, the geometric mean of a rollout's token probabilities,
+    or `length`, one divided by its tokens."""
 
     by: Literal["likelihood", "length"] = "likelihood"
 
@@ -139,7 +140,7 @@ class WeightedMajority(Majority):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EarlyStopped(Majority):
     """Adaptive consistency (Aggarwal et al. 2023, arXiv 2305.11860): majority voting that stops once the leading answer
-    is certain enough. sure_at: the required probability that the leading answer is the majority's answer."""
+    is certain enough. sure_at: required probability that the leading answer would also win with more rollouts."""
 
     sure_at: ShareAboveZero = 0.95
 
@@ -153,8 +154,8 @@ class EarlyStopped(Majority):
 
 
 def leads(leader: int, second: int) -> float:
-    """Return the probability that the leading answer is the more likely of the two, given these votes and a uniform
-    prior: the probability that a Beta(leader + 1, second + 1) exceeds one half, computed as a sum of binomials.
+    """Return the probability that the leading answer is the more likely one of two, given their votes and a uniform
+    prior. It is the probability that a Beta(leader + 1, second + 1) exceeds one half, a sum of binomials.
 
     >>> leads(0, 0), leads(1, 0), round(leads(4, 0), 5), leads(2, 2)
     (0.5, 0.75, 0.96875, 0.5)
@@ -163,15 +164,15 @@ def leads(leader: int, second: int) -> float:
     return sum(math.comb(n, j) for j in range(leader + 1)) / 2**n
 
 
-#: The highest score that the policy may give.
+#: The highest score that the policy may give an answer.
 BEST = 10.0
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelfScore(Method):
-    """Best-of-n by a reward scaffold: the policy itself rates each of its answers. width: the largest number of
-    rollouts; each with an answer is scored once."""
+    """Best-of-n by self-rating: the policy itself scores each of its answers once. width: the largest number of
+    rollouts."""
 
     width: AtLeastOne = 8
 
@@ -199,7 +200,7 @@ def scoring(question: str, candidate: Candidate, about: str, what: str) -> Ask:
 
 
 def scores(seen: Sequence[Candidate]) -> dict[str, float]:
-    """Return candidate → its score in [0, 1]; unreadable scores are left out."""
+    """Return candidate → its score in [0, 1], without candidates whose score cannot be read."""
     return {
         c.ask.parents[0]: min(float(c.answer), BEST) / BEST
         for c in seen
@@ -208,6 +209,7 @@ def scores(seen: Sequence[Candidate]) -> dict[str, float]:
 
 
 def best_scored(seen: Sequence[Candidate]) -> Candidate | None:
-    """Return the candidate with the highest score, then the highest likelihood; unscored ones come last."""
+    """Return the candidate with the highest score, or of equal scores the likeliest. Those without a score come
+    last."""
     given = scores(seen)
     return max(answered(seen), key=lambda c: (given.get(c.name, -1.0), c.likelihood), default=None)

@@ -1,5 +1,5 @@
-"""Step search: answers are written step by step, and each partial answer (path) is scored after every step. Beams,
-diverse trees, particles and Monte Carlo tree search."""
+"""Step search: answers are written step by step, and each partial answer (path) is scored after every step. The methods
+are beams, diverse trees, particles and Monte Carlo tree search."""
 
 import dataclasses
 import random
@@ -20,17 +20,18 @@ from tasks.domain.search.selection import scores, scoring
 
 By = Literal["self", "likelihood", "process", "outcome"]
 OVER = {"last": lambda scores: scores[-1], "least": min, "product": prod}
-#: Yields requests for the next steps, none at the end; is sent the new steps, and the scores of all paths by name.
+#: Yields requests for the next steps, and none at the end. It is sent the new steps and the scores of all paths.
 Plan = Generator[Sequence[Ask], tuple[list[Candidate], dict[str, float]], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepSearch(Method):
-    """Base of step searches. The answer is that of the ended path with the highest score, then the highest likelihood.
+    """Base of step searches. The result is the finished path with the highest score, or of equal scores the likeliest.
 
-    by: the source of the scores: the policy's own rating of a path (`self`), the mean probability of its tokens
-    (`likelihood`), or a reward model for every step (`process`) or for the whole path (`outcome`). over: how a process
-    model's scores of a path are combined. end: the text that ends a step. depth: the largest number of steps.
+    - by: the source of scores: `self` (the policy rates a path), `likelihood` (mean probability of its tokens), or a
+      reward model, for every step (`process`) or for the whole path (`outcome`).
+    - over: how the scores of a path's steps are combined.
+    - end: the text that ends a step. depth: the largest number of steps.
     """
 
     in_steps: ClassVar[bool] = True
@@ -60,7 +61,7 @@ class StepSearch(Method):
     def plan(self) -> Plan: ...
 
     def next_steps(self, parent: Candidate | None, number: int, first: int = 0) -> list[Ask]:
-        """Request the next steps of a path, or the first steps if the path is None."""
+        """Return requests for the next steps of a path; for first steps if `parent` is None."""
         parents = () if parent is None else (parent.name,)
         indices = range(first, first + number)
         return [Ask(operator="step", parents=parents, index=index, end=self.end) for index in indices]
@@ -80,7 +81,7 @@ class StepSearch(Method):
         return self.best(seen)
 
     def values(self, seen: Sequence[Candidate]) -> dict[str, float]:
-        """Return each candidate's score in [0, 1]; 0 without a score."""
+        """Return each candidate's score in [0, 1]; 0 for a candidate without a score."""
         if self.by == "likelihood":
             return {c.name: exp(c.likelihood) for c in seen if c.ask.end}
         if self.by == "self":
@@ -117,8 +118,8 @@ class Beam(StepSearch):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DVTS(StepSearch):
-    """Diverse verifier tree search (Beeching, Tunstall and Rush 2024, search-and-learn): beams that do not compete.
-    trees: independent beams. expand: next steps of each tree, which continues with the best."""
+    """Diverse verifier tree search (Beeching, Tunstall and Rush 2024, search-and-learn): each tree keeps its best path
+    and does not compete with others. trees: number of trees. expand: number of next steps of a path."""
 
     trees: AtLeastOne = 4
     expand: AtLeastOne = 4
@@ -138,15 +139,15 @@ class DVTS(StepSearch):
         return self.trees * self.expand * self.depth
 
 
-#: Scores are clipped to this distance from 0 and 1, which bounds their odds.
+#: Scores are kept at least this far from 0 and 1, which bounds their odds.
 NEAREST = 1e-3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Particles(StepSearch):
     """Particle filtering over steps (Puri et al. 2025, arXiv 2502.01618): after every step, paths are resampled in
-    proportion to their weight. particles: paths at once. temperature: temperature of the softmax of the scores'
-    log-odds, which gives the weights."""
+    proportion to their weights, the softmax of the scores' log-odds. particles: number of paths. temperature: of the
+    softmax."""
 
     particles: AtLeastTwo = 8
     temperature: Annotated[Real, Field(gt=0)] = 1.0
@@ -178,15 +179,15 @@ def weights(scores: Sequence[float], temperature: float) -> list[float]:
     """
     held = [min(max(score, NEAREST), 1 - NEAREST) for score in scores]
     odds = [score / (1 - score) for score in held]
-    shares = [(one / max(odds)) ** (1 / temperature) for one in odds]  # divided by the largest to avoid overflow
+    shares = [(one / max(odds)) ** (1 / temperature) for one in odds]  # dividing by the largest avoids overflow
     return [share / sum(shares) for share in shares]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MCTS(StepSearch):
-    """Monte Carlo tree search over steps, as UCT (Kocsis and Szepesvári 2006): each round expands the path with the
-    largest upper confidence bound; scores of its next steps replace playouts. simulations: the largest number of
-    expansions. expand: next steps of each. explore: weight of the uncertainty."""
+    """Monte Carlo tree search over steps (UCT, Kocsis and Szepesvári 2006). Each round expands the path with the
+    largest upper confidence bound. The scores of its next steps replace playouts. simulations: the largest number of
+    expansions. expand: number of next steps. explore: weight of the uncertainty."""
 
     simulations: AtLeastOne = 16
     expand: AtLeastOne = 3
@@ -214,7 +215,7 @@ class MCTS(StepSearch):
 
 @dataclasses.dataclass(slots=True)
 class Place:
-    """A node of the tree; the root has no candidate. below: its children, None until it is expanded."""
+    """A node of the tree. The root has no candidate. below: the node's children; None until the node is expanded."""
 
     candidate: Candidate | None
     depth: int
@@ -232,7 +233,7 @@ class Place:
 
 
 def chosen(root: Place, explore: float, depth: int) -> list[Place]:
-    """Return the path from the root to the node to expand next; empty if all paths have ended."""
+    """Return the path from the root to the node that is expanded next; empty if all paths have ended."""
     if root.below is None:
         ended = root.depth >= depth or (root.candidate is not None and root.candidate.ended)
         return [] if ended else [root]

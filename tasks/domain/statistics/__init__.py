@@ -1,1 +1,1 @@
-"""Estimators, intervals, tests and designs: arrays in, numbers out."""
+"""Estimators, intervals, tests and study designs. The functions take arrays and return numbers."""

@@ -1,4 +1,4 @@
-"""Curves over k of one policy, with pointwise and simultaneous intervals, and contrasts of two curves.
+"""Curves of a policy over k, such as pass@k, with pointwise and simultaneous intervals, and contrasts of two curves.
 
 Axes: S seeds (adapters of one recipe), P problems, K values of k.
 """
@@ -21,11 +21,11 @@ INCOMPLETE = "no problem was evaluated under every seed"
 
 @dataclass(frozen=True, slots=True)
 class KCurve:
-    """The curves of one policy on one slice, over the problems that all its seeds have.
+    """The curves of one policy, over the problems that all its seeds have.
 
-    values: metric → values by k (0 where n < k), then the cluster of near-duplicates. groups: rollouts, correct
-    rollouts and tokens per rollout of each problem. known: indices of k for which every problem has enough rollouts.
-    rollouts: fewest of a group. tokens_per_rollout: None if lengths are unknown.
+    values: metric → values by k (0 where n < k), and in the last column the cluster of near-duplicates. groups:
+    rollouts, correct rollouts and tokens per rollout of each problem. known: indices of k for which every problem has
+    enough rollouts. rollouts: size of the smallest group. tokens_per_rollout: None if lengths are unknown.
     """
 
     values: dict[str, means.Seeded]
@@ -62,7 +62,7 @@ class KCurve:
 
 
 def levels(values_SPV: np.ndarray, trained: bool, beyond: float = 1.0, *, gradual: bool = False) -> list[Row]:
-    """Return one row per column: the mean share, its interval (`proportions`) and population, or a reason."""
+    """Return one row per column: the mean share, its interval (`proportions`) and population, or why there is none."""
     mean = means.combined([(1.0, values_SPV)], [trained])
     low_V, high_V = proportions(values_SPV, trained, beyond, gradual=gradual)
     why = {"low": None, "high": None, "reason": means.ONE_PROBLEM if mean.n < 2 else means.SILENT}
@@ -74,8 +74,8 @@ def levels(values_SPV: np.ndarray, trained: bool, beyond: float = 1.0, *, gradua
 
 
 def k_curve(of: Mapping[str, np.ndarray], ks: Sequence[int]) -> KCurve:
-    """Build the curves from the columns of groups (`Counts` of tasks.measures), one row per (problem, policy). Groups
-    of one adapter and problem are averaged. Adapter 0 means no adapter, so the policy has no seeds."""
+    """Build the curves from columns of groups (`Counts` of tasks.measures), one row per problem and policy. Groups of
+    one adapter and problem are averaged. Adapter 0 means no adapter; the policy then has no seeds."""
     size_N, correct_N, tokens_N = (of[name] for name in ("group_size", "num_correct", "num_tokens"))
     rollouts, tokens = int(size_N.sum()), float(tokens_N.sum())  # tokens are NaN for imported counts
     lengths_known = np.isfinite(tokens) and rollouts > 0
@@ -92,7 +92,7 @@ def k_curve(of: Mapping[str, np.ndarray], ks: Sequence[int]) -> KCurve:
 
 
 def doublings(curve: KCurve, ks: Sequence[int]) -> list[Row]:
-    """Return pass@k with its interval, and its increase over the previous k. No k exceeds the size of a group."""
+    """Return pass@k with its interval, and its increase over the previous k. k is at most the size of a group."""
     if not curve.n:
         return [{"k": k, "reason": INCOMPLETE} for k in ks]
     passing = curve.values["pass@k"]
@@ -109,30 +109,30 @@ def doublings(curve: KCurve, ks: Sequence[int]) -> list[Row]:
     return rows
 
 
-# Every gap in pass@k closes as k grows, because pass@k cannot exceed 1, even between policies of equal width that
-# differ by a constant logit on every problem. The closure expected from such a shift is subtracted from the observed
-# closure; the excess measures width.
+# The gap between two policies' pass@k closes as k grows, because pass@k cannot exceed 1. It closes even if the policies
+# differ only by a constant logit on every problem. That part of the closure is subtracted from the observed closure;
+# the excess shows a difference in the diversity of correct solutions.
 #
 # Axes: C classes of equal (n, c), J points of a grid of logits, B bootstrap draws, K values of k.
 
 GRID_J = np.linspace(-10.0, 10.0, 61)
-STEPS = 300  # of expectation-maximisation: pass@k up to the group size is stable to four digits
+STEPS = 300  # of expectation-maximisation; pass@k up to the group size is then stable to four digits
 
 
 DRAWS = 200  # for a standard error only
-#: Two policies on their common problems, (S, P, 4) each: rollouts, correct ones, pass@k at the first and the last k.
+#: Two policies on their common problems, (S, P, 4) each: rollouts, correct ones, pass@k at the first and last k.
 Pair = Sequence[np.ndarray]
 
 
 def beyond_shift(
     pair: Pair, trained: Sequence[bool], ks: tuple[int, int], cluster_P: np.ndarray, seed: int, *, paired: bool = False
 ) -> tuple[float, means.Means]:
-    """Return (null, excess). Two policies' gap in pass@k usually shrinks from the smallest to the largest k. null: how
-    much it would shrink if one policy's logits were the other's plus a constant. excess: how much more it shrinks.
+    """Return (null, excess). A gap in pass@k usually shrinks from the smallest to the largest k. null: how much it
+    would shrink if the logits of the two policies differed by a constant. excess: how much more it shrinks.
 
-    The shift of logits is fitted twice, once from each policy, and averaged. The variance adds a bootstrap over
-    problems (near-duplicates drawn together) and the spread over seeds, each standing for its policy. paired: both
-    policies use the same adapters, so a seed stands for both.
+    The constant is fitted once from each policy, and the two results are averaged. The variance is that of a bootstrap
+    over problems (near-duplicates together) plus the spread over seeds. paired: both policies use the same adapters, so
+    that a seed belongs to both.
     """
     found, at_P = np.unique(cluster_P, return_inverse=True)
     size = 1 if means.uneven(at_P) else len(found)
@@ -155,7 +155,7 @@ def beyond_shift(
 
 
 def _null_and_excess(pair: Pair, ks: tuple[int, int], weights_BP: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return (null_B, excess_B), positive for a closing gap whichever policy is ahead."""
+    """Return (null_B, excess_B). They are positive for a closing gap, whichever policy is ahead."""
     a_B2, b_B2 = (weights_BP @ one_SP4[:, :, 2:].mean(axis=0) for one_SP4 in pair)
     gap_B2 = a_B2 - b_B2
     sign = 1.0 if gap_B2[0, 0] >= 0 else -1.0
@@ -170,8 +170,8 @@ def _null_and_excess(pair: Pair, ks: tuple[int, int], weights_BP: np.ndarray) ->
 
 
 def spread_of_difficulty(n_P: np.ndarray, c_P: np.ndarray, weights_BP: np.ndarray) -> np.ndarray:
-    """Return (B, J) weights of the grid's logits: the nonparametric maximum likelihood of the distribution of success
-    rates, for each draw's weights of the problems."""
+    """Return (B, J) weights of the grid's logits, for each draw's weights of the problems. They are the nonparametric
+    maximum likelihood estimate of the distribution of success rates."""
     pairs, class_P = np.unique(np.stack([n_P, c_P]), axis=1, return_inverse=True)
     weights_BC = weights_BP @ np.eye(pairs.shape[1])[class_P.ravel()]
     p_J = 1 / (1 + np.exp(-GRID_J))
@@ -185,8 +185,8 @@ def spread_of_difficulty(n_P: np.ndarray, c_P: np.ndarray, weights_BP: np.ndarra
 
 
 def shifted(q_BJ: np.ndarray, first_B: np.ndarray, ks: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
-    """Return pass@k at each of the two ks, one value per bootstrap draw. All logits are shifted by one amount per draw,
-    so that pass@k at the first k equals first_B."""
+    """Return pass@k at each of the two ks, one value per bootstrap draw. In each draw all logits are shifted by the
+    amount that makes pass@k at the first k equal to first_B."""
 
     def passing(shift_B: np.ndarray, k: int) -> np.ndarray:
         fail_BJ = 1 / (1 + np.exp(GRID_J + shift_B[:, None]))
@@ -197,11 +197,11 @@ def shifted(q_BJ: np.ndarray, first_B: np.ndarray, ks: tuple[int, int]) -> tuple
     return passing(at_B, ks[0]), passing(at_B, ks[1])
 
 
-# Contrasts of two curves over k on their common problems: gaps, their closure, and gaps at equal cost.
+# ---- contrasts of two curves over k on their common problems: gaps, their closure, and gaps at equal cost
 
 
 def contrast_curves(a: KCurve, b: KCurve, ks: Sequence[int], draws: int, seed: int) -> list[Row]:
-    """Return rows of gap, closure and monotone between two pass@k curves on their common problems."""
+    """Return the rows `gap`, `closure` and `monotone` for two pass@k curves on their common problems."""
     common = means.on_common_problems([curve.values["pass@k"] for curve in (a, b)])
     if not (n := len(common[0].problem_P)):
         return [{"metric": "gap", "n": 0, "reason": "no problem in common"}]
@@ -233,8 +233,8 @@ def contrast_curves(a: KCurve, b: KCurve, ks: Sequence[int], draws: int, seed: i
 
 
 def estimate_rows(found: means.Means, n: int, alike: str) -> list[Row]:
-    """Return one row per column: estimate, interval, p, detectable difference, and the population it holds for; `ends`:
-    the interval as a function of its level. n: problems, including near-duplicates of one cluster."""
+    """Return one row per column: estimate, interval, p, detectable difference, and the population of the interval;
+    `ends` is the interval as a function of its level. n: problems, where near-duplicates count separately."""
 
     def ends(column: int, level: float) -> tuple[float, float]:
         low_V, high_V = found.interval(level)
@@ -259,8 +259,8 @@ def estimate_rows(found: means.Means, n: int, alike: str) -> list[Row]:
 
 
 def beyond_a_shift(a: KCurve, b: KCurve, ks: Sequence[int], seed: int) -> list[Row]:
-    """Return `closure_of_shift`, the closure that a constant shift of logits would give, and `closure_beyond_shift`,
-    the remaining closure, which measures width."""
+    """Return `closure_of_shift`, the closure of the gap that a constant shift of logits would give, and
+    `closure_beyond_shift`, the rest of the observed closure, which is evidence of more diverse solutions."""
     known = [i for i in a.known if i in b.known]
     groups = means.on_common_problems([a.groups, b.groups])
     passing = means.on_common_problems([a.values["pass@k"], b.values["pass@k"]])
@@ -287,8 +287,8 @@ SCALES: dict[str, tuple[Callable[[np.ndarray], np.ndarray], Callable[[np.ndarray
 
 
 def _on_scales(sign: float, ends: Sequence[means.Seeded], k: int, n: int) -> list[Row]:
-    """Return the closure of the log ratio of failures (1 − pass@k), and of the difference in logits of pass@k,
-    linearised. ends: pass@k at the smallest and the largest k."""
+    """Return the closure of the gap on two other scales: the log ratio of failures (1 − pass@k), and the difference in
+    logits of pass@k. Both are linearised. ends: pass@k at the smallest and the largest k."""
     shares = [one.values_SPV[:, :, :2].mean(axis=(0, 1)) for one in ends]
     rows: list[Row] = []
     for metric, (scale, slope) in SCALES.items():
@@ -311,7 +311,7 @@ def _on_scales(sign: float, ends: Sequence[means.Seeded], k: int, n: int) -> lis
 
 def _monotone(gap_PK: np.ndarray, k_max: int, draws: int, seed: int) -> Row:
     """Return the share of bootstrap draws in which every step of k narrows the gap. The gap is positive at the smallest
-    k and may change sign. Equal problems are one class of the multinomial."""
+    k and may change sign. Equal problems are drawn as one class of a multinomial."""
     classes_CK, counts_C = np.unique(gap_PK, axis=0, return_counts=True)
     drawn_BK = resample_classes(counts_C, draws, seed) @ classes_CK
     observed = bool((np.diff(gap_PK.mean(axis=0)) <= 1e-12).all())
@@ -327,9 +327,9 @@ def _monotone(gap_PK: np.ndarray, k_max: int, draws: int, seed: int) -> Row:
 def contrast_at_cost(a: KCurve, b: KCurve, ks: Sequence[int]) -> list[Row]:
     """Return `equal_tokens` rows: gaps at equal cost per problem. a, b: curves at every k from 1 to their rollouts.
 
-    The cost is that of k rollouts of the more expensive policy; pass@k of the cheaper one is interpolated at a
-    fractional k. If the cheaper policy has too few rollouts for this cost, both spend the cost of all its rollouts.
-    There are no rows if lengths are unknown, and no estimates if most problems lack rollouts.
+    The cost is that of k rollouts of the more expensive policy. For the same cost the cheaper policy has a fractional
+    k, at which its pass@k is interpolated. If it has too few rollouts, the cost is that of all its rollouts. There are
+    no rows if lengths are unknown, and no estimates if most problems lack rollouts.
     """
     dear, cheap = (a, b) if (a.tokens_per_rollout or 0) >= (b.tokens_per_rollout or 0) else (b, a)
     passing = means.on_common_problems([dear.values["pass@k"], cheap.values["pass@k"]])
@@ -366,7 +366,7 @@ def contrast_at_cost(a: KCurve, b: KCurve, ks: Sequence[int]) -> list[Row]:
 
 
 def at_fraction(values_SPK: np.ndarray, k_P: np.ndarray) -> np.ndarray:
-    """Return (S, P) pass@k at a fractional k for each problem, interpolated between whole k; pass@0 is 0.
+    """Return (S, P) pass@k at a fractional k for each problem, interpolated between whole k. pass@0 is 0.
 
     >>> at_fraction(np.array([[[0.5, 0.75]]]), np.array([1.5])).tolist()
     [[0.625]]

@@ -1,9 +1,9 @@
 """The distribution of problem difficulty, estimated from counts of correct rollouts: a beta-binomial fit, and the range
 of each figure over all plausible distributions.
 
-A beta-binomial gives the estimate, but its own interval is valid only if success rates follow a beta distribution: for
-some other pools it covered no study (docs/coverage.md). Intervals are therefore ranges over all distributions whose
-likelihood is close to the maximum. These intervals are wide if there are too few rollouts to predict larger groups.
+The fit gives the estimate. Its own interval is valid only if success rates follow a beta distribution; for some other
+pools it never contained the true value (docs/coverage.md). So intervals are ranges over all distributions with a
+likelihood close to the maximum. They are wide if the rollouts are too few to predict larger groups.
 
 Axes: C classes of equal (n, c), J success rates, I terms of a figure, F figures, V prices.
 """
@@ -19,19 +19,19 @@ from storage.estimates import Band, band, variance_chance
 
 Pairs = Sequence[tuple[int, int]]
 CHANCE_J = np.concatenate([[0.0], 1 / (1 + np.exp(-np.linspace(-6.5, 6.5, 41))), [1.0]])
-FEWEST = 5  # problems in a band, below which no bounds are given
-#: Distributions within this log likelihood of the best are plausible: for a figure of any problem, and for bounds of
-#: figures of problems with given counts. The value for one parameter, 1.92, covered 92 to 97 % of the former and 86 to
-#: 100 % of the latter (docs/coverage.md).
+FEWEST = 5  # problems in a band; with fewer, no bounds are given
+#: Distributions are plausible if their log likelihood is at most this far below the maximum. First value: for figures
+#: of any problem; second: for bounds of figures of problems with given counts. With 1.92, the value for one parameter,
+#: intervals covered 92 to 97 % of the first and 86 to 100 % of the second (docs/coverage.md).
 PLAUSIBLE, PLAUSIBLE_GIVEN = 2.2, 3.0
-#: Lagrange multipliers of a figure (log likelihood per unit), between which ends of intervals are interpolated, and
-#: iterations at each.
+#: Lagrange multipliers of a figure (log likelihood per unit), and iterations for each. The ends of an interval are
+#: interpolated between them.
 PRICE_V, STEPS = np.concatenate([[0.0], np.geomspace(1.0, 2000.0, 14)]), 300
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A functional Σ_i weight_i · (q · part_i) / (q · whole_i) of q_J. given: conditional on the observed counts."""
+    """A functional Σ_i weight_i · (q · part_i) / (q · whole_i) of q_J. given: it is conditional on observed counts."""
 
     weight_I: np.ndarray
     part_IJ: np.ndarray
@@ -40,12 +40,12 @@ class Figure:
 
 
 def seen(n: int, c: int) -> np.ndarray:
-    """Return, by success rate_J, the probability of one order of c correct and n − c wrong rollouts."""
+    """Return, for each success rate_J, the probability of c correct and n − c wrong rollouts in one fixed order."""
     return CHANCE_J**c * (1 - CHANCE_J) ** (n - c)
 
 
 def share_of(part_J: np.ndarray, whole_J: np.ndarray | float = 1.0) -> Figure:
-    """Return the ratio of the means of two values over all problems; without the second, the mean of the first."""
+    """Return the ratio of the means of two values over all problems, or the mean of the first if only one is given."""
     return Figure(np.ones(1), part_J[None], np.broadcast_to(whole_J, (1, len(CHANCE_J))))
 
 
@@ -60,9 +60,9 @@ def mean_given(counts: Pairs, value_J: Callable[[tuple[int, int]], np.ndarray]) 
 
 def ranges(counts: Pairs, figures: Mapping[str, Figure], alike: float = 1.0) -> dict[str, tuple[float, float]]:
     """Return (low, high) of each figure over all plausible distributions. alike: mean number of near-duplicates per
-    problem, by which the log likelihood is too large. For each multiplier, likelihood ± multiplier × figure is
-    maximised by the update q ← q · gradient, normalised, which never lowers it (Baum and Eagon 1967). The ends are
-    where the log likelihood has fallen by the limit.
+    problem, by which the log likelihood is divided. For each multiplier the update q ← q · gradient, normalised,
+    maximises likelihood ± multiplier × figure and never lowers it (Baum and Eagon 1967). The ends are where the log
+    likelihood has fallen by the limit.
     """
     pairs, often_C = np.unique(np.array(counts), axis=0, return_counts=True)
     like_CJ = np.array([seen(n, c) for n, c in pairs.tolist()])
@@ -91,7 +91,7 @@ def ranges(counts: Pairs, figures: Mapping[str, Figure], alike: float = 1.0) -> 
 
 
 def too_few(problems: int) -> str | None:
-    """Return the reason why a band with so few problems has no bounds, else None."""
+    """Return why a band with so few problems has no bounds; None if it has enough."""
     if problems >= FEWEST:
         return None
     return f"{problems} problem{' is' if problems == 1 else 's are'} in it: bounds want {FEWEST}"
@@ -99,22 +99,23 @@ def too_few(problems: int) -> str | None:
 
 def bounds(bound: Mapping[str, float], problems: int) -> str:
     """Return the text that replaces an interval for problems with given counts. In simulations, bounds for any pool
-    covered 98 to 100 % of studies; an interval that assumes a shape of the pool covered none of another shape."""
+    covered 98 to 100 % of studies, but an interval that assumes a shape of the pool covered none of another shape."""
     return too_few(problems) or (
         f"no interval: rollouts so few do not tell it; {bound['low']:.3f} to {bound['high']:.3f} in any pool that would"
         " give these counts"
     )
 
 
-# Beta-binomial fit of success rates, with a share of problems that no rollout solves (zero inflation).
+# ---- beta-binomial fit of success rates, with a share of problems that no rollout solves (zero inflation)
 #
-# A problem whose G rollouts are all wrong may give a gradient with a larger group. The fit estimates how many such
-# problems there are, and how many live groups another group size gives. Intervals of the three parameters come from
-# the profile likelihood; those of expected shares hold for any distribution of success rates (`ranges`).
+# The fit estimates how many of the problems with G wrong rollouts would give a gradient in a larger group, and how many
+# live groups another group size gives. Intervals of the three parameters come from the profile likelihood; those of
+# expected shares hold for any distribution of success rates (`ranges`).
 
-#: Grid of the logit of the mean, log(a + b) and the unsolvable share, and how often the grid is narrowed.
+#: Grid of three parameters (logit of the mean, log(a + b), unsolvable share): points, range of each, rounds of
+#: narrowing.
 GRID, SIDES, LOOKS = 25, ((-6.0, 6.0), (-3.0, 6.0), (0.0, 0.98)), 5
-UNLIKELY = 1.92  # log likelihood below the best: half of χ²'s 95 % quantile with one degree of freedom
+UNLIKELY = 1.92  # below the best log likelihood: half of χ²'s 95 % quantile with one degree of freedom
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +128,7 @@ class BetaBinomial:
     zero: Any = 0.0
 
     def live_share(self, group_size: int) -> Any:
-        """Return the expected share of groups with both outcomes at this size: (1 − zero) · (1 − E[(1−p)^G] − E[p^G]).
+        """Return the expected share of groups with both outcomes: (1 − zero) · (1 − E[(1−p)^G] − E[p^G]).
 
         >>> round(float(BetaBinomial(1.0, 1.0).live_share(2)), 6)
         0.333333
@@ -135,13 +136,13 @@ class BetaBinomial:
         return (1.0 - self.zero) * (1.0 - self.chance(group_size, 0) - self.chance(group_size, group_size))
 
     def chance(self, n: int, c: int) -> Any:
-        """Return the probability of one order of c correct and n − c wrong rollouts for a solvable problem."""
+        """Return the probability of c correct and n − c wrong rollouts of a solvable problem in one fixed order."""
         from scipy.special import betaln
 
         return np.exp(betaln(self.a + c, self.b + n - c) - betaln(self.a, self.b))
 
     def bands_given(self, n: int, c: int, group_size: int) -> tuple[Any, Any, Any]:
-        """Return the chances of all_zero, variance and all_one at this size for a problem with c of n rollouts correct.
+        """Return the chances of all_zero, variance and all_one in a group, if c of n other rollouts were correct.
 
         >>> [round(float(p), 4) for p in BetaBinomial(1.0, 1.0).bands_given(1, 0, 2)]
         [0.5, 0.3333, 0.1667]
@@ -159,8 +160,8 @@ class BetaBinomial:
 
 
 def rollouts_until_decided(n: int, c: int) -> float:
-    """Return the expected number of rollouts until there is one correct and one wrong, if c correct and n − c wrong
-    ones come in random order; n if all are equal. Stopping there gives the same band as sampling all n rollouts.
+    """Return the expected number of rollouts until one is correct and one is wrong, if c of n are correct and their
+    order is random; n if all are equal. Stopping there gives the same band as sampling all n rollouts.
 
     >>> rollouts_until_decided(8, 0), rollouts_until_decided(2, 1), round(rollouts_until_decided(8, 4), 4)
     (8.0, 2.0, 2.6)
@@ -170,8 +171,8 @@ def rollouts_until_decided(n: int, c: int) -> float:
 
 
 def adaptive_saving(counts: Pairs) -> dict[str, Any]:
-    """Return the `adaptive_saving` row: rollouts (count, share) that sampling saves if it stops once the band is known.
-    For an adaptive screening, the count is measured against the largest group.
+    """Return the `adaptive_saving` row: the rollouts (count, share) that sampling saves if it stops once the band is
+    known. If the screening stopped so, the count is relative to the largest group.
 
     >>> adaptive_saving([(8, 0), (2, 1)])["count"], adaptive_saving([(2, 1), (2, 1)])["count"]
     (6, 0)
@@ -213,14 +214,14 @@ class Fitted:
     mask_JJ: np.ndarray
 
     def within(self, value: Callable[[BetaBinomial], Any], ends: tuple[float, float]) -> dict[str, float]:
-        """Return the most likely model's estimate, with ends widened to contain it."""
+        """Return the estimate of the most likely model, and the ends, widened so that they contain it."""
         at = float(value(self.model))
         return {"estimate": at, "low": min(ends[0], at), "high": max(ends[1], at)}
 
 
 def fitted(counts: Pairs, alike: float = 1.0) -> Fitted | None:
-    """Fit a BetaBinomial with its plausible models; None if nothing can be fitted. The models are a grid of a, b: (J,
-    1) and zero: (1, J), narrowed to the plausible region."""
+    """Fit a BetaBinomial and its plausible models; None if nothing can be fitted. The models are a grid of a, b: (J, 1)
+    and zero: (1, J), narrowed to the plausible region."""
     model = fit(counts)
     if model is None:
         return None
@@ -253,9 +254,9 @@ def _likelihood(counts: Pairs) -> Callable[[BetaBinomial], Any]:
 def expectations(counts: Pairs, group_size: int, alike: float = 1.0) -> list[dict[str, Any]]:
     """Return rows of the cross-tab: the expected bands of these problems with groups of `group_size` rollouts.
 
-    beta_a, beta_b, beta_zero: the fit; expected_live: share of groups with both outcomes; live_in_band, mislabelled:
-    that share among problems whose own group had both outcomes, or only one, with bounds in the reason. alike:
-    `means.repeated` of their clusters.
+    beta_a, beta_b, beta_zero: the fit. expected_live: expected share of groups with both outcomes. live_in_band,
+    mislabelled: the same share among problems whose own group had both outcomes, or only one; the reason holds their
+    bounds. alike: `means.repeated` of the problems' clusters.
     """
     found, n = fitted(counts, alike), len(counts)
     shared = {"n": n}
@@ -282,7 +283,7 @@ def expectations(counts: Pairs, group_size: int, alike: float = 1.0) -> list[dic
         return row | {"count": round(len(mine) * at), "estimate": at, "reason": bounds(share, len(mine))}
 
     rows = []
-    for name in ("a", "b", "zero"):  # with the profile-likelihood interval
+    for name in ("a", "b", "zero"):  # with the interval of the profile likelihood
         near = np.broadcast_to(getattr(found.models, name), found.mask_JJ.shape)[found.mask_JJ]
         fit_of = found.within(lambda m, name=name: getattr(m, name), (float(near.min()), float(near.max())))
         rows.append(shared | {"metric": f"beta_{name}"} | fit_of)

@@ -1,5 +1,4 @@
-"""Estimators over one group of rollouts, vectorised over many groups. If an estimate is undefined, it is None, never 0
-or 1.
+"""Estimators over one group of rollouts, vectorised over many groups. An undefined estimate is None, never 0 or 1.
 
 Axes: P problems, N rollouts, S subsets of them, K members of a subset, D dimensions (docs/architecture.md).
 """
@@ -11,14 +10,14 @@ from math import comb
 
 import numpy as np
 
-# Averages over subsets of k of a group's n rollouts estimate the value for k fresh rollouts.
+# The mean over subsets of k of a group's n rollouts estimates the value for k new rollouts.
 
 
 @lru_cache(maxsize=256)
 def subsets(n: int, k: int, most: int = 200, seed: int = 0) -> np.ndarray:
-    """Return (S, k) indices: every subset of k of n, or `most` random ones if there are more. Random subsets are cut
-    from random orders of all n, so the subsets of one order are disjoint. Their error is a third of that of independent
-    subsets (Vendi scores of 8 of 16).
+    """Return (S, k) indices: all subsets of k of n, or `most` random ones if there are more. Random subsets are cut
+    from random orders of all n, so those of one order are disjoint. This reduces their error to a third of that of
+    independent subsets (measured for Vendi scores of 8 of 16).
 
     >>> subsets(3, 2).tolist()
     [[0, 1], [0, 2], [1, 2]]
@@ -33,8 +32,8 @@ def subsets(n: int, k: int, most: int = 200, seed: int = 0) -> np.ndarray:
 
 
 def g_pass_at_k(n_P: np.ndarray, c_P: np.ndarray, k: int) -> np.ndarray:
-    """Return (P, k) unbiased chances that at least 1, 2, … k of k rollouts are correct, from the hypergeometric tail;
-    NaN where n < k. Source: Liu et al. 2024 (arXiv 2412.13147).
+    """Return (P, k) unbiased chances that at least 1, 2, … k of k rollouts are correct; NaN where n < k. They are tails
+    of the hypergeometric distribution (Liu et al. 2024, arXiv 2412.13147).
 
     >>> g_pass_at_k(np.array([4, 2]), np.array([3, 2]), 3).round(4).tolist()
     [[1.0, 1.0, 0.25], [nan, nan, nan]]
@@ -64,8 +63,8 @@ def mean_pairwise_distance(vectors_ND: np.ndarray) -> float | None:
 
 
 def spread(vectors_ND: np.ndarray) -> float | None:
-    """Return the trace of the covariance with n − 1, for unit vectors the mean pairwise distance; None for fewer than
-    two. Publications that divide by n print (n − 1)/n of this value.
+    """Return the trace of the covariance (with n − 1), which for unit vectors is the mean pairwise distance; None for
+    fewer than two. Publications that divide by n print (n − 1)/n of this value.
 
     >>> spread(np.array([[1.0, 0], [0, 1]]))
     1.0
@@ -80,8 +79,8 @@ JOINED = 0.25
 
 
 def num_clusters(vectors_ND: np.ndarray) -> int | None:
-    """Return the number of DBSCAN clusters with min_samples 2, counting each noise point, as published: the connected
-    components of traces at a cosine distance of at most JOINED; None for fewer than two traces.
+    """Return the number of DBSCAN clusters with min_samples 2, counting each noise point, as in the publication. They
+    are the connected components of traces at a cosine distance of at most JOINED. None for fewer than two traces.
 
     >>> num_clusters(np.array([[1.0, 0], [1, 0], [0, 1]]))
     2
@@ -96,8 +95,8 @@ def num_clusters(vectors_ND: np.ndarray) -> int | None:
 
 def vendi_of_k(vectors_ND: np.ndarray, k: int) -> float | None:
     """Return the mean Vendi score over k-subsets of the n traces, so that groups of unequal n can be compared; None if
-    n < k. The score is exp of the entropy of the eigenvalues of the similarities over k, the effective number of
-    distinct traces (Friedman and Dieng 2022, arXiv 2210.02410).
+    n < k. The score is the effective number of distinct traces: exp of the entropy of the eigenvalues of the
+    similarities divided by k (Friedman and Dieng 2022, arXiv 2210.02410).
 
     >>> round(vendi_of_k(np.repeat(np.eye(2), 2, axis=0), 2), 4)  # of six pairs two are alike
     1.6667
@@ -112,7 +111,7 @@ def vendi_of_k(vectors_ND: np.ndarray, k: int) -> float | None:
 
 
 def length_cv(lengths_N: np.ndarray) -> float | None:
-    """Return the coefficient of variation (n − 1), times 1 + 1/4n (Haldane 1955); None if undefined.
+    """Return the coefficient of variation (n − 1), times 1 + 1/(4n) (Haldane 1955); None if undefined.
 
     >>> round(length_cv(np.array([1.0, 3.0])), 4)
     0.7955
@@ -121,12 +120,12 @@ def length_cv(lengths_N: np.ndarray) -> float | None:
     return None if n < 2 or mean == 0 else float(np.std(lengths_N, ddof=1) / mean * (1 + 1 / (4 * n)))
 
 
-# Accuracy of one answer from k rollouts, by majority vote or by the best score.
+# ---- accuracy of one answer that is chosen from k rollouts, by majority vote or by the best score
 
 
 def majority_chance(answers: Sequence[Hashable | None], correct: Sequence[bool], chosen_SK: np.ndarray) -> float:
-    """Return the share of subsets (chosen_SK: indices of rollouts) whose most frequent answer is right; tied answers
-    share the vote. A rollout without an answer casts no vote; a subset without votes is wrong.
+    """Return the share of subsets whose most frequent answer is correct. Tied answers share the vote. A rollout without
+    an answer casts no vote; a subset without votes is wrong. chosen_SK: indices of rollouts.
 
     >>> majority_chance(["a", "a", "b", None], [True, True, False, False], np.array([[0, 1, 2], [0, 2, 3]]))
     0.75
@@ -148,7 +147,8 @@ def majority_chance(answers: Sequence[Hashable | None], correct: Sequence[bool],
 def best_chance(
     answers: Sequence[Hashable | None], correct: Sequence[bool], scores: Sequence[float], chosen_SK: np.ndarray
 ) -> float:
-    """Return the share of subsets whose best-scored answer (the first of equals) is right; no answer is wrong.
+    """Return the share of subsets whose answer with the best score is correct. Of equal scores the first one counts. No
+    answer is wrong.
 
     >>> best_chance(["a", None, "b"], [True, False, False], [-5, -1, -9], np.array([[0, 1, 2], [1, 2, 1]]))
     0.5

@@ -1,12 +1,13 @@
-"""Means over problems and training seeds: intervals, p-values and detectable differences; see `shares` for shares.
+"""Means over problems and training seeds: intervals, p-values and detectable differences. `shares` is for shares.
 
 Axes: S seeds (adapters of one recipe), P problems, V columns that are tested side by side (for example every k).
 
 A policy's mean varies with the sampled problems and, if it was trained, with the seed: variance = s²_problems/n +
-s²_seeds/S, less their shared part (`taken_off`). Each part has its own quantile of Student's t, half² = t²(S − 1)·seeds
-+ t²(n − 1)·problems; Satterthwaite's single quantile is too short if few seeds agree by chance. Degrees of freedom over
-problems follow the kurtosis of their values. Near-duplicate problems count once (`folded`). A seed shifts the logits of
-a share (`Shifts`), so near 0 and 1 the end away from the edge is further off. Coverage by simulation: docs/coverage.md.
+s²_seeds/S, less a part that both contain (`taken_off`). Each of the two has its own quantile of Student's t: half² =
+t²(S − 1)·seeds + t²(n − 1)·problems. One quantile (Satterthwaite) would be too short if few seeds agree by chance. The
+degrees of freedom over problems depend on the kurtosis of their values. Near-duplicates count once (`folded`). A seed
+shifts the logits of a share (`Shifts`), so near 0 or 1 the end away from the edge is further off. Coverage in
+simulations: docs/coverage.md.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -22,7 +23,7 @@ from storage.estimates import LEVEL, NOTHING, tail_freedom, unseen_variance
 
 @dataclass(frozen=True, slots=True)
 class Seeded:
-    """Values by seed and problem. values_SPV: values of the problems problem_P that all adapters adapter_S have;
+    """Values by seed and problem. values_SPV: values of the problems problem_P that all adapters adapter_S have.
     trained: whether the seeds are trainings."""
 
     values_SPV: np.ndarray
@@ -32,11 +33,11 @@ class Seeded:
 
     @property
     def cluster_P(self) -> np.ndarray:
-        """Return the last column, if it contains the clusters of near-duplicates."""
+        """Return the last column. By convention it holds the clusters of near-duplicates."""
         return self.values_SPV[:1, :, -1].reshape(-1)
 
     def clustered(self) -> np.ndarray:
-        """Return the other columns, with near-duplicates folded into one."""
+        """Return the other columns, with near-duplicates folded into one problem."""
         return folded(self.values_SPV[:, :, :-1], self.cluster_P)
 
     def replaced(self, values_SPV: np.ndarray) -> Self:
@@ -45,8 +46,8 @@ class Seeded:
 
 
 def same_adapters(policies: Sequence[np.ndarray]) -> bool:
-    """Return whether all policies that have several training seeds use the same adapters, for example under two
-    prompts. policies: for each policy, the numbers of its adapters by seed.
+    """Return whether all policies with several training seeds use the same adapters, for example under two prompts.
+    policies: for each policy the numbers of its adapters, by seed.
 
     >>> same_adapters([np.array([4, 7]), np.array([4, 7]), np.array([0])]), same_adapters([np.array([4, 7])])
     (True, False)
@@ -56,8 +57,8 @@ def same_adapters(policies: Sequence[np.ndarray]) -> bool:
 
 
 def by_seed(problem_N: np.ndarray, adapter_N: np.ndarray, values_NV: np.ndarray) -> Seeded:
-    """Arrange rows by seed and problem, averaging rows of one adapter and problem. Problems that some adapter lacks are
-    left out. Adapter 0 means no adapter: several samplings of an untrained policy are one policy, not several seeds.
+    """Arrange rows by seed and problem, and average rows of one adapter and problem. Problems that some adapter lacks
+    are left out. Adapter 0 means no adapter: several samplings of an untrained policy are one policy, not seeds.
 
     >>> one = by_seed(np.array([7, 7, 8, 7]), np.array([1, 2, 1, 2]), np.array([[1.0], [2.0], [5.0], [4.0]]))
     >>> one.values_SPV.tolist(), one.problem_P.tolist(), one.trained
@@ -77,13 +78,13 @@ def by_seed(problem_N: np.ndarray, adapter_N: np.ndarray, values_NV: np.ndarray)
 
 FARTHEST_TAIL = -200.0  # decimal exponent of the smallest chance that is distinguished from 0
 ENDLESS = 1e150  # the square of it is finite
-FEW_SEEDS = 5  # up to this many seeds, all at 0 or all at 1, do not bound the spread of other seeds
+FEW_SEEDS = 5  # if at most this many seeds all have 0 or all have 1, the spread of other seeds is unknown
 NODES = 16  # of the Gauss-Legendre quadrature over the two estimated variances
 
 
 @dataclass(frozen=True, slots=True)
 class Shifts:
-    """A trained policy's mean share_V, the variance_V that its seeds add to the mean, and its sign in a contrast."""
+    """A trained policy: its mean share_V, the variance_V that its seeds add to the mean, its sign in a contrast."""
 
     sign: float
     share_V: np.ndarray
@@ -91,9 +92,9 @@ class Shifts:
     seeds: int
 
     def half(self, t_V: np.ndarray, up: bool | np.ndarray) -> np.ndarray:
-        """Return the half-width_V above (`up`) or below the signed mean: t_V standard errors of its logit, plus twice
-        the error of Cox's correction, τ⁴(1 − 2p)²/(S − 1), because few seeds estimate their variance τ² badly. The
-        logit of a mean is biased away from the middle, so the whole variance is added towards the middle.
+        """Return the half-width_V above (`up`) or below the signed mean: t_V standard errors of the logit of the mean,
+        plus twice the error of Cox's correction, τ⁴(1 − 2p)²/(S − 1), because few seeds give a poor estimate of τ².
+        The logit of a mean is biased away from the middle, so towards the middle the whole variance is added.
 
         >>> one = Shifts(1.0, np.array([0.5, 0.98]), np.array([1e-4, 1e-4]), 5)
         >>> [one.half(np.array([2.0, 2.0]), up).round(3).tolist() for up in (False, True)]
@@ -112,14 +113,14 @@ class Shifts:
 
     @property
     def silent_V(self) -> np.ndarray:
-        """Return whether few seeds all have 0 or all 1, so that their spread is unknown (docs/coverage.md)."""
+        """Return whether a few seeds all have 0 or all have 1, so that their spread is unknown (docs/coverage.md)."""
         return (np.minimum(self.share_V, 1 - self.share_V) < 1e-12) & (self.seeds <= FEW_SEEDS)
 
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """The variance_V of a mean over problems and the part that seeds add, each with its degrees of freedom. shifts:
-    shifts of logits of the trained policies, if their values are shares."""
+    """The variance_V of a mean over problems, and the part that seeds add, each with its degrees of freedom. shifts:
+    of the trained policies' logits, if the values are shares."""
 
     problems_V: np.ndarray
     problems_df_V: np.ndarray
@@ -134,14 +135,14 @@ class Spread:
 
     def half(self, tail: float | np.ndarray, up: bool | np.ndarray | None = None) -> np.ndarray:
         """Return the half-width_V of the interval with this probability in each tail. up: above or below the mean,
-        which differ by `shifts`; None ignores the skew of seeds."""
+        where `shifts` make them differ; None ignores the skew that seeds cause."""
         from scipy.special import stdtrit  # scipy.stats takes a millisecond a call
 
         t_V = np.maximum(stdtrit(self.seeds_df_V, tail), -ENDLESS)
         return np.sqrt(stdtrit(self.problems_df_V, tail) ** 2 * self.problems_V + self._of_seeds(t_V, up))
 
     def beyond(self, distance_V: np.ndarray, up: bool | np.ndarray | None = None) -> np.ndarray:
-        """Return the one-sided chance_V of an estimate further away than this distance; the inverse of `half`.
+        """Return the one-sided chance_V that an estimate is further away than the distance. It inverts `half`.
 
         >>> one = Spread(np.array([4.0]), np.array([9.0]), np.array([1.0]), np.array([2.0]))
         >>> one.beyond(one.half(0.03)).round(6).tolist(), one.beyond(-one.half(0.03)).round(6).tolist()
@@ -158,8 +159,8 @@ class Spread:
         return np.where(self.seeds_V > 0, np.where(distance_V < 0, 1 - tail_V, tail_V), alone_V)
 
     def found(self, tail: float, power: float, up: bool | np.ndarray) -> np.ndarray:
-        """Return the mean_V that the test with this tail on each side detects with this power: noncentral t with two
-        variances, each estimated with its own degrees of freedom (Gauss-Legendre over both).
+        """Return the mean_V that a test with this tail on each side detects with this power. It comes from a noncentral
+        t with two variances, each with its own degrees of freedom (Gauss-Legendre over both).
 
         >>> known = Spread(np.array([1.0, 1.0]), np.array([1e9, 4.0]), np.zeros(2), np.ones(2))
         >>> known.found(0.025, 0.8, False).round(3).tolist()  # 1.96 + 0.8416; noncentral t of 4 degrees
@@ -170,7 +171,7 @@ class Spread:
         node_A, weight_A = np.polynomial.legendre.leggauss(NODES)
         node_A, weight_A = (node_A + 1) / 2, weight_A / 2
 
-        def again(df_V: np.ndarray) -> np.ndarray:  # (A, V) variances that are found, over the true one
+        def again(df_V: np.ndarray) -> np.ndarray:  # (A, V) possible estimates of a variance, divided by the true one
             return 2 * gammaincinv(df_V / 2, node_A[:, None]) / df_V
 
         problems_AV = stdtrit(self.problems_df_V, tail) ** 2 * self.problems_V * again(self.problems_df_V)
@@ -190,7 +191,7 @@ class Spread:
     def _of_seeds(
         self, t_V: np.ndarray, up: bool | np.ndarray | None, factor_V: float | np.ndarray = 1.0
     ) -> np.ndarray:
-        """Return the squared half-width_V due to seeds, if their variances were `factor_V` times as large."""
+        """Return the squared half-width_V that seeds cause, with their variances multiplied by `factor_V`."""
         if up is None or not self.shifts:
             return t_V**2 * self.seeds_V * factor_V
         scaled = [replace(one, variance_V=one.variance_V * factor_V) for one in self.shifts]
@@ -198,7 +199,7 @@ class Spread:
 
 
 def bisected(low_V: np.ndarray, high_V: np.ndarray, reached: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
-    """Return the least value_V between the ends at which `reached` holds; `reached` is monotone.
+    """Return the smallest value_V between the ends at which `reached` holds. `reached` must be monotone.
 
     >>> bisected(np.zeros(2), np.ones(2), lambda x: x >= np.array([0.25, 0.7])).round(6).tolist()
     [0.25, 0.7]
@@ -211,9 +212,9 @@ def bisected(low_V: np.ndarray, high_V: np.ndarray, reached: Callable[[np.ndarra
 
 
 def taken_off(seeds: int, policies: int) -> float:
-    """Return the share of the variance common to problems and seeds that is subtracted from the seeds' variance, so
-    that coverage stays between 92 and 98 % (docs/coverage.md). Several policies with seeds rarely agree by chance all
-    together, so the whole shared part is subtracted for them.
+    """Return the share of the variance common to problems and seeds that is subtracted from the seeds' variance. It
+    keeps coverage between 92 and 98 % (docs/coverage.md). With several seeded policies it is all of the common
+    variance, because they rarely all agree by chance.
 
     >>> [taken_off(seeds, 1) for seeds in (2, 3, 5)], taken_off(3, 2)
     ([0.25, 0.5, 0.75], 1.0)
@@ -222,7 +223,7 @@ def taken_off(seeds: int, policies: int) -> float:
 
 
 def shifts_of(parts: Sequence[tuple[float, np.ndarray]]) -> list[Shifts]:
-    """Return, for each policy with several seeds, the variance that seeds add to its mean."""
+    """Return the `Shifts` of each policy with several seeds."""
     found, several = [], sum(len(values_SPV) > 1 for _, values_SPV in parts)
     for sign, values_SPV in parts:
         S, n = values_SPV.shape[:2]
@@ -240,13 +241,13 @@ def shifts_of(parts: Sequence[tuple[float, np.ndarray]]) -> list[Shifts]:
 
 _normal = NormalDist()
 POWER = 0.8
-#: Margin of equivalence, chosen before any result: gains within two percentage points are equivalent.
+#: Margin of equivalence: gains within two percentage points are equivalent. It was chosen before any result.
 MARGIN = 0.02
-#: Standard deviation of the differences that a confidence sequence is narrowest for; fixed before any is seen.
+#: Standard deviation of the differences for which a confidence sequence is narrowest. It was fixed before any result.
 EXPECTED = 0.1
 #: Smallest tail probability that is computed from Student's t.
 LEAST_TAIL = 1e-300
-#: Student's t fails if the effective number of clusters is below ENOUGH and UNEVEN times smaller than their number.
+#: Student's t fails if the effective number of clusters is below ENOUGH and their number is UNEVEN times as large.
 ENOUGH, UNEVEN = 12.0, 1.5
 FARTHEST = 700.0  # the logarithm of the largest number
 ONE_PROBLEM = "one problem, or few near-duplicates that most of the others are: no spread, no interval"
@@ -256,11 +257,11 @@ ADAPTERS = "these adapters, not the recipe"
 
 @dataclass(frozen=True, slots=True)
 class Means:
-    """Estimates estimate_V and their spread over n problems, counting near-duplicates once.
+    """Estimates estimate_V and their spread over n problems, where near-duplicates count once.
 
-    known_V: False if all values are equal and no reach bounds their variance, or if silent_V (`Shifts.silent_V` of a
-    policy); varies_V: whether values differ. seeds: the fewest seeds of a trained policy, 0 if none is trained. reach:
-    see `combined`. lessons: whether it started from an adapter that all seeds share.
+    silent_V: `Shifts.silent_V` of a policy. known_V: False if silent_V, or if all values are equal and no `reach`
+    bounds their variance. varies_V: whether values differ. seeds: fewest seeds of a trained policy, 0 if none is
+    trained. reach: see `combined`. lessons: whether all seeds started from one lesson's adapter.
     """
 
     estimate_V: np.ndarray
@@ -278,11 +279,12 @@ class Means:
         return holds_for(self.seeds, self.lessons)
 
     def interval(self, level: float = LEVEL) -> tuple[np.ndarray, np.ndarray]:
-        """Return (low_V, high_V) within the reach, NaN where unknown."""
+        """Return (low_V, high_V), limited to the reach; NaN where unknown."""
         return self._ends((1 - level) / 2)
 
     def sequence(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return (low_V, high_V) of a confidence sequence, valid at all looks while problems or seeds are added."""
+        """Return (low_V, high_V) of a confidence sequence: all looks hold together while problems or seeds are
+        added."""
         from scipy.special import ndtr
 
         variance_V = np.where(self.known_V, self.spread.variance_V, 1.0)
@@ -293,16 +295,16 @@ class Means:
         return np.maximum(self.estimate_V - down_V, -self.reach), np.minimum(self.estimate_V + up_V, self.reach)
 
     def unknown(self, i: int, alike: str) -> str:
-        """Return the reason why a column has no interval or test; `alike` if no problem differs."""
+        """Return why a column has no interval or test; `alike` if all problems have the same value."""
         return ONE_PROBLEM if self.n < 2 else SILENT if self.silent_V[i] else alike
 
     def p_value(self) -> np.ndarray:
-        """Return the two-sided p_V of the hypothesis that the mean is 0; NaN if no problem differs."""
+        """Return the two-sided p_V for a mean of 0; NaN if all problems have the same value."""
         at_V = self.estimate_V
         return self._where(self.varies_V, lambda spread: 2 * spread.beyond(np.abs(at_V), at_V < 0))
 
     def p_equivalent(self, margin: float) -> np.ndarray:
-        """Return the p_V of the equivalence test (TOST) with ±margin; small means equivalent."""
+        """Return the p_V of the equivalence test (TOST) with ±margin. A small p means equivalent."""
         above_V, below_V = margin - self.estimate_V, margin + self.estimate_V
         return self._where(
             self.known_V,
@@ -311,7 +313,7 @@ class Means:
 
     def detectable(self) -> np.ndarray:
         """Return the smallest mean_V of the same sign that `p_value` detects in a share POWER of studies with this
-        spread; NaN if none within the reach is large enough."""
+        spread; NaN if it would be beyond the reach."""
         found_V = self._where(self.known_V, lambda spread: spread.found((1 - LEVEL) / 2, POWER, self.estimate_V < 0))
         return np.where(found_V <= self.reach, found_V, np.nan)
 
@@ -322,9 +324,10 @@ class Means:
 
 
 def errors_at_any_look(variance_V: np.ndarray) -> np.ndarray:
-    """Return the number of standard errors within which an estimate stays of the truth at all looks together, in 95 %
-    of studies. A mean over its variance has independent increments while problems or seeds are added. Robbins' mixture
-    over a normal of standard deviation EXPECTED bounds it (Howard et al. 2021, arXiv 1810.08240, eq. 14).
+    """Return a number of standard errors. In 95 % of studies, the estimates of all looks stay within this distance of
+    the true value. A mean divided by its variance has independent increments while problems or seeds are added, and
+    Robbins' mixture over a normal of standard deviation EXPECTED bounds it (Howard et al. 2021, arXiv 1810.08240, eq.
+    14).
 
     >>> errors_at_any_look(np.array([0.05, 0.02, 0.005]) ** 2).round(2).tolist()
     [3.08, 3.1, 3.47]
@@ -343,11 +346,11 @@ def combined(
 ) -> Means:
     """Return the mean over problems of Σ sign · policy, each policy averaged over its seeds.
 
-    parts: (sign, values_SPV) on the same problems in the same order. trained: whether each was trained, with seeds of
-    its own. reach: largest absolute value of one problem (1 for a difference of two shares); if no or few problems
-    differ, it bounds the variance of unseen ones (`unseen_variance`). Without a reach such a column has no interval.
+    parts: (sign, values_SPV) on the same problems in the same order. trained: whether each policy was trained, with
+    seeds of its own. reach: largest absolute value of one problem (1 for a difference of two shares). If few problems
+    or none differ, it bounds the variance of others (`unseen_variance`); without it such a column has no interval.
     shares: values are shares in [0, 1], whose seeds differ by shifts of logits. paired: policies with several seeds use
-    the same adapters, so that effects of a seed on both cancel and shifts of logits do not apply.
+    the same adapters. The effects of a seed on both then cancel, and shifts of logits do not apply.
 
     >>> m = combined([(1.0, np.array([[[0.0], [1.0], [2.0]]]))], [False])
     >>> m.estimate_V.tolist(), m.n, m.holds_for, [round(float(end[0]), 3) for end in m.interval()]
@@ -372,9 +375,9 @@ def combined(
 
 
 def folded(values_SPV: np.ndarray, cluster_P: np.ndarray) -> np.ndarray:
-    """Return (S, C, V) values of C clusters of near-duplicates instead of problems, with the same means by seed. Their
-    variance is the cluster-robust one, C/(C − 1) · Σ_c (Σ_{i∈c} (x_i − mean))² / n². If a few large clusters hold most
-    problems (`uneven`), it is unreliable: all problems then become one cluster, and no interval is printed.
+    """Return (S, C, V) values of C clusters of near-duplicates in place of problems, with the same means by seed. Their
+    variance is the cluster-robust one, C/(C − 1) · Σ_c (Σ_{i∈c} (x_i − mean))² / n². It is unreliable if a few large
+    clusters hold most problems (`uneven`). All problems then become one cluster, which has no interval.
 
     >>> folded(np.array([[[0.0], [0.0], [3.0]]]), np.array([7, 7, 8])).round(3).tolist()
     [[[-0.333], [2.333]]]
@@ -392,7 +395,7 @@ def folded(values_SPV: np.ndarray, cluster_P: np.ndarray) -> np.ndarray:
 
 
 def uneven(at_P: np.ndarray) -> bool:
-    """Return whether the effective number of clusters, n²/Σ n_c², is below ENOUGH and far below their number.
+    """Return whether the effective number of clusters, n²/Σ n_c², is small and far below their number.
 
     >>> uneven(np.minimum(np.arange(100), 50)), uneven(np.arange(100) // 20), uneven(np.array([0, 0, 1, 2]))
     (True, False, False)
@@ -426,9 +429,9 @@ def contrast(
     shares: bool = True,
     starts: Collection[int] = (),
 ) -> Means:
-    """Return Σ sign · policy of each column but the last (the cluster), for policies on the same problems. Paired by
-    problem, and by seed if the policies use the same adapters. reach, shares: see `combined`. starts: places of the
-    policies that others were trained from; the one adapter of such a policy is a lesson's, not a seed."""
+    """Return Σ sign · policy of each column but the last (the cluster). Policies must have the same problems; they are
+    paired by problem, and by seed if they use the same adapters. reach, shares: see `combined`. starts: places of
+    policies that others were trained from. The single adapter of such a policy is a lesson's, and not a seed."""
     cluster_P = policies[0].cluster_P
     parts = [(sign, folded(one.values_SPV[:, :, :-1], cluster_P)) for sign, one in zip(signs, policies, strict=True)]
     paired = same_adapters([one.adapter_S for one in policies])
@@ -440,9 +443,9 @@ def contrast(
 def ratio(
     top_SP: np.ndarray, bottom_SP: np.ndarray, trained: bool | tuple[bool, bool], *, paired: bool = False
 ) -> tuple[float, float, float]:
-    """Return (ratio, low, high) of two positive sums over problems, linearised on the log scale. Ends are NaN for one
-    problem, if nothing varies, or if they overflow. trained: whether the one policy is trained, or each of two on the
-    same problems; these have separate seeds or, with `paired`, the same.
+    """Return (ratio, low, high) of two positive sums over problems, linearised on the log scale. The ends are NaN for
+    one problem, if nothing varies, or if they overflow. trained: for one policy a bool, for two policies a pair. Two
+    policies have separate seeds, or with `paired` the same.
 
     >>> two = np.array([[2.0, 4.0, 5.0]]), np.array([[1.0, 2.0, 2.0]])
     >>> [[round(v, 3) for v in ratio(*two, trained)] for trained in (False, (False, False))]
@@ -461,8 +464,8 @@ def ratio(
 
 
 def together(values_PV: np.ndarray, draws: int, seed: int) -> float:
-    """Return the factor on the normal quantile that makes intervals of correlated columns hold simultaneously: the
-    quantile of the largest of V normals with the columns' correlation. A constant column counts as independent."""
+    """Return the factor on the normal quantile that makes intervals of correlated columns hold simultaneously. It comes
+    from the largest of V normals with the columns' correlation. A constant column counts as independent."""
     if values_PV.shape[1] < 2 or len(values_PV) < 2:
         return 1.0
     away_PV = values_PV - values_PV.mean(axis=0)
@@ -478,14 +481,14 @@ def together(values_PV: np.ndarray, draws: int, seed: int) -> float:
 
 
 def holds_for(seeds: int, lessons: bool = False) -> str | None:
-    """Return the population that an interval holds for, by the number of trained seeds; None for an untrained
-    policy. lessons: whether all seeds started from one lesson's adapter."""
+    """Return the population that an interval holds for, by the number of trained seeds; None for an untrained policy.
+    lessons: whether all seeds started from one lesson's adapter."""
     recipe = "the recipe after these lessons" if lessons else "the recipe"
     return None if seeds == 0 else ADAPTERS if seeds == 1 else f"{recipe}, by {seeds} seeds"
 
 
 def added_by_seeds(parts: Sequence[tuple[float, np.ndarray]], shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
-    """Return (variance_V that seeds add, its degrees of freedom by Satterthwaite)."""
+    """Return (the variance_V that seeds add, its degrees of freedom by Satterthwaite)."""
     added_V, over_V = np.zeros(shape), np.zeros(shape)
     for policy in shifts_of(parts):
         part_V = policy.sign**2 * policy.variance_V

@@ -1,12 +1,12 @@
-"""Drift over nights: a test of whether the accuracy of a policy has changed since its evaluation. Every night has the
-same problems.
+"""Drift over nights: a test of whether the accuracy of a policy has changed since its evaluation. Every night samples
+the same problems.
 
-Without a change, all rollouts of one problem are exchangeable. Given a problem's counts over all nights, the correct
-rollouts since any night are then hypergeometric, with known mean and variance. The standardised sum of differences over
-problems is the Mantel-Haenszel statistic, stratified by problem. A scan takes the largest over the possible nights of
-change. The p-value comes from permutations of rollouts within problems, and is exact for any number of problems and
-rollouts. The significance level of each night is chosen so that any false alarm in 90 nights has a chance of at
-most 5 % (simulation: docs/coverage.md). Axes: N nights, the first being the evaluation, and P problems.
+Without a change, all rollouts of one problem are exchangeable. The number of correct rollouts since some night is then
+hypergeometric, given the problem's counts over all nights. Its standardised difference from the mean, summed over
+problems, is the Mantel-Haenszel statistic. A scan takes the largest statistic over all possible nights of change. The
+p-value comes from permutations of rollouts within problems; it is exact for any number of problems and rollouts. The
+significance levels of 90 nights together allow a false alarm with a chance of at most 5 % (simulation:
+docs/coverage.md). Axes: N nights, of which the first is the evaluation; P problems.
 """
 
 from collections.abc import Sequence
@@ -15,14 +15,14 @@ from statistics import NormalDist
 
 import numpy as np
 
-#: Level of the first night that samples as much as the evaluation did, as after an upgrade.
+#: Level of the first night that samples as much as the evaluation did, for example after an upgrade.
 FIRST = 0.04
-#: Sum of the levels of all other nights of a quarter.
+#: Sum of the levels of all other nights of a quarter, and the number of nights in it.
 OTHERS, QUARTER = 0.01, 90
-#: The scan covers this many last nights; earlier nights are merged with the evaluation.
+#: Number of latest nights that the scan covers. Earlier nights are merged with the evaluation.
 WINDOW = 30
 PERMUTATIONS, CHUNK = 20_000, 500
-#: Tokens per adapter that a night samples if nothing changed.
+#: Tokens that a night samples for each adapter if nothing has changed.
 CANARY_TOKENS = 200_000
 _normal = NormalDist()
 
@@ -32,9 +32,9 @@ class Look:
     """The result of one night.
 
     tonight: share of correct rollouts. expected: the share expected from earlier nights. low, high: range of 95 % of
-    nights without a change. z: the largest statistic of the scan, negative for a loss. since: index of the night of
-    that change; change: change of accuracy from the nights before it to the later ones. p: p-value of the scan; 1 if
-    clearly above the level.
+    nights without a change. z: the largest statistic of the scan, negative for a loss. since: index of the likeliest
+    night of change. change: accuracy from that night on, minus the accuracy before. p: p-value of the scan, or 1 if it
+    is clearly above the level.
     """
 
     tonight: float
@@ -53,10 +53,10 @@ class Look:
 
 
 def look(correct_NP: np.ndarray, rollouts_NP: np.ndarray, level: float, seed: int, changed: int = 1) -> Look:
-    """Return the result of the last night. Arguments are counts of two nights or more; a night may leave problems out.
+    """Return the result of the last night. The counts are those of at least two nights; a night may lack problems.
 
-    level: significance level of this night. changed: index of the first possible night of change, if known from the
-    sampler.
+    level: significance level of this night. changed: index of the first night that may have changed, if the sampler
+    tells it.
 
     >>> found = look(np.array([[4, 4, 4, 2], [0, 0, 1, 0]]), np.full((2, 4), 4), level=0.04, seed=0)
     >>> found.tonight, found.expected, found.since, found.change, found.alarm
@@ -95,7 +95,7 @@ def level_of(whole_N: Sequence[bool]) -> float:
 
 
 def _since(correct_NP: np.ndarray, rollouts_NP: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return correct rollouts since each night but the first, over all problems; mean and SD if nothing changed."""
+    """Return the correct rollouts since each night but the first, with mean and SD of their number without a change."""
     all_P, share_P = rollouts_NP.sum(axis=0), _shares(correct_NP, rollouts_NP)
     late_NP = rollouts_NP[:0:-1].cumsum(axis=0)[::-1]
     variance_NP = late_NP * share_P * (1 - share_P) * (all_P - late_NP) / np.maximum(all_P - 1, 1)
@@ -112,7 +112,7 @@ def _standardised(late: np.ndarray, mean_N: np.ndarray, sd_N: np.ndarray) -> np.
 
 
 def _difference(correct_NP: np.ndarray, rollouts_NP: np.ndarray, since: int) -> tuple[float, float]:
-    """Return (accuracy since this night minus before, its SD if nothing changed), weighted by the later rollouts."""
+    """Return (accuracy since this night minus accuracy before, its SD without a change), weighted by later rollouts."""
     before_P, after_P = rollouts_NP[:since].sum(axis=0), rollouts_NP[since:].sum(axis=0)
     both_P, all_P = (before_P > 0) & (after_P > 0), before_P + after_P
     share_P, sampled = _shares(correct_NP, rollouts_NP), max(1, int(after_P[both_P].sum()))
@@ -123,7 +123,7 @@ def _difference(correct_NP: np.ndarray, rollouts_NP: np.ndarray, since: int) -> 
 
 
 def _p_value(correct_NP: np.ndarray, rollouts_NP: np.ndarray, observed: float, level: float, seed: int) -> float:
-    """Return the scan's p by permutations of rollouts within problems, stopping once it is surely above the level."""
+    """Return the p-value of the scan by permutations within problems. Stop once it is surely above the level."""
     if 2 * _normal.cdf(-observed) > 3 * level:  # the p-value of one statistic alone is above the level
         return 1.0
     share_P = _shares(correct_NP, rollouts_NP)

@@ -1,7 +1,7 @@
-"""Paired comparisons per problem: t, sign flips, ranks, effect sizes and multiple-testing corrections.
+"""Paired comparisons over problems: t, sign flips, ranks, effect sizes and corrections for multiple tests.
 
-A test's unit of observation is the problem. Every p-value comes with an effect size, an interval and the correction of
-its family.
+The unit of observation is the problem. Every p-value comes with an effect size, an interval, and a p-value that is
+corrected within a family of tests.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,20 +16,20 @@ from tasks.domain.statistics.shares import share_interval
 
 Row = dict[str, Any]
 
-# Sign-flip tests: if two policies are equal, both signs of a problem's (or cluster's) difference are equally likely.
-# Axes: P problems or clusters, V columns.
+# ---- sign-flip tests: if two policies are equal, both signs of a problem's difference are equally likely
+# Axes: P problems or clusters of near-duplicates, V columns.
 
 FLIPS = 10_000
-EXACT_FLIPS = 20  # all 2^n sign patterns up to here
-EXACT_RANKS = 13  # as in scipy, which takes half a second for each test with ties
-ROUNDING = 1e-9  # values closer than this share of the largest difference are equal
+EXACT_FLIPS = 20  # up to this many values, all 2^n sign patterns are tried
+EXACT_RANKS = 13  # as in scipy; with ties each test takes half a second there
+ROUNDING = 1e-9  # values that differ by less than this share of the largest difference are equal
 
 
 def sign_flip(d_P: np.ndarray, *, draws: int, seed: int) -> float:
-    """Return the two-sided p of the mean under random signs. d_PV: tests the length of the mean vector.
+    """Return the two-sided p of the mean under random signs. For vectors d_PV, test the length of their mean.
 
-    The p-value is exact over all 2^n patterns for n ≤ 20 nonzero values. For more values it comes from `draws` patterns
-    and the observed one, so it is never 0.
+    For at most 20 nonzero values, p is exact over all sign patterns. For more it comes from the observed pattern and
+    `draws` random ones, so it is never 0.
 
     >>> sign_flip(np.array([1.0, 1.0, 1.0]), draws=10, seed=0)
     0.25
@@ -39,12 +39,12 @@ def sign_flip(d_P: np.ndarray, *, draws: int, seed: int) -> float:
         return np.abs(np.hypot.reduce(sums, axis=-1)) >= observed - slack
 
     d_PV = np.asarray(d_P, np.float64).reshape(len(d_P), -1)
-    d_PV = d_PV[d_PV.any(axis=1)]  # zeros do not change under flips; without them more cases are exact
+    d_PV = d_PV[d_PV.any(axis=1)]  # a flip does not change a zero; without zeros more cases are exact
     observed, n = np.abs(np.hypot.reduce(d_PV.sum(axis=0))), len(d_PV)
     slack = 1e-12 * np.abs(d_PV).sum()
     if n <= EXACT_FLIPS:
         sums = np.zeros((1, d_PV.shape[1]))
-        for value in d_PV[1:]:  # fixing the first sign leaves out the mirrored half
+        for value in d_PV[1:]:  # the first sign is fixed, because the mirrored half gives the same lengths
             sums = np.concatenate([sums + value, sums - value])
         return float(reaches(sums + d_PV[0]).mean()) if n else 1.0
     rng, extreme = np.random.default_rng(seed), 0
@@ -58,8 +58,8 @@ def sign_flip(d_P: np.ndarray, *, draws: int, seed: int) -> float:
 def wilcoxon(d_P: np.ndarray, cluster_P: np.ndarray | None = None) -> float | None:
     """Return the two-sided signed-rank p, without zeros; None if nothing is left. Values equal up to rounding tie.
 
-    With few problems: the sign-flip test of the signed ranks, which is exact with ties. With near-duplicates (problems
-    of one cluster): sign flips of the sums over clusters.
+    A small sample gets the sign-flip test of its signed ranks, which is exact with ties. With near-duplicates (problems
+    of one cluster), the signs of the clusters' sums are flipped.
 
     >>> wilcoxon(np.array([1.0, 2, 3])), wilcoxon(np.array([0.0])) is None
     (0.25, True)
@@ -81,7 +81,7 @@ def wilcoxon(d_P: np.ndarray, cluster_P: np.ndarray | None = None) -> float | No
 
 
 def _levels(size_P: np.ndarray) -> np.ndarray:
-    """Return the index of each size among the distinct sizes, 0 for sizes of 0.
+    """Return the index of each size among the distinct sizes. A size of 0 gets index 0.
 
     >>> _levels(np.array([0.1, 0.3 - 0.2, 0.5, 0.1 + 0.2 - 0.3])).tolist()
     [1, 1, 2, 0]
@@ -96,9 +96,9 @@ def _levels(size_P: np.ndarray) -> np.ndarray:
 def paired(first_P: np.ndarray, second_P: np.ndarray) -> Row:
     """Compare two policies on the same problems, in the same order: first minus second.
 
-    t, p_t: paired t-test, n − 1 degrees of freedom; p_normal: the same statistic under the normal distribution, for
-    comparison with publications; d_z: mean over standard deviation of the differences; d_z_corrected: with Hedges'
-    small-sample correction. If n is too small or all differences are equal, the test is replaced by a reason.
+    t, p_t: paired t-test with n − 1 degrees of freedom. p_normal: the same statistic under the normal distribution, for
+    comparison with publications. d_z: mean of the differences divided by their standard deviation; d_z_corrected: with
+    Hedges' small-sample correction. A reason replaces the test if n is too small or all differences are equal.
 
     >>> r = paired(np.array([1.0, 2, 4]), np.array([0.0, 0, 1]))
     >>> r["n"], r["difference"], round(r["t"], 4), round(r["p_t"], 4)
@@ -137,10 +137,10 @@ def adjust(p_values: Sequence[float | None], method: str) -> list[float | None]:
 
 
 def levels_of_tests(p_values: Sequence[float], method: str, alpha: float = 1 - LEVEL) -> list[float]:
-    """Return the level at which the correction of a family tests each of its p-values: an interval of this level
+    """Return the level at which the correction of a family tests each of its p-values. An interval of this level
     excludes 0 if and only if the corrected p-value is below alpha.
 
-    With R rejected hypotheses of m, Holm tests the one of rank r at alpha/(m − min(r, R)), with ranks from 0, and
+    With R rejected of m hypotheses, Holm tests the hypothesis of rank r (from 0) at alpha/(m − min(r, R)), and
     Benjamini-Hochberg tests all at alpha · max(R, 1)/m (Benjamini and Yekutieli 2005, JASA 100).
 
     >>> [[round(1 - level, 4) for level in levels_of_tests([0.01, 0.04, 0.03], how)] for how in ("holm", "bh")]
@@ -153,7 +153,7 @@ def levels_of_tests(p_values: Sequence[float], method: str, alpha: float = 1 - L
     return [1 - alpha / (m - min(int(rank), rejected, m - 1)) for rank in rank_N]
 
 
-#: The share of problems, and the least number, that must lie on each side of equal lengths.
+#: Share and smallest number of problems that must be longer under each arm.
 SUPPORT, FEWEST = 0.1, 5
 
 
@@ -166,15 +166,15 @@ def adjusted(
     more: float = 0.0,
     freedom: float = np.inf,
 ) -> Row:
-    """Return adjusted_difference, adjusted_low, adjusted_high and adjusted_p, the difference at equal log length and
-    accuracy, or adjusted_reason.
+    """Return adjusted_difference (the difference at equal log length and accuracy), adjusted_low, adjusted_high and
+    adjusted_p; or else adjusted_reason.
 
-    Least squares on the log length ratio, its square and the difference in accuracy, with errors robust to
-    near-duplicates. The regression needs lengths on both sides of equal ones, three clusters of problems per
-    coefficient, and covariates that are not collinear. more: variance added by seeds; freedom: its degrees of freedom.
-    noise: sampling variance of a problem's difference in accuracy. It makes the slope of accuracy too small, so part of
-    its effect stays in the difference, unless diversity comes from the same rollouts; the interval covers both: as
-    fitted, and corrected for attenuation (errors in variables, Fuller 1987).
+    This is least squares on the log length ratio, its square and the difference in accuracy. Its errors allow for
+    near-duplicates. It needs problems with each arm longer, three clusters of problems per coefficient, and covariates
+    that are not collinear. more: variance added by seeds. freedom: degrees of freedom of that variance. noise: sampling
+    variance of a problem's difference in accuracy, which makes the slope of accuracy too small. Part of the effect of
+    accuracy then stays in the difference, unless diversity comes from the same rollouts. So the interval covers the
+    fitted difference and the one corrected for attenuation (errors in variables, Fuller 1987).
     """
     import statsmodels.api as sm
     from scipy import stats
@@ -189,7 +189,7 @@ def adjusted(
             f" {fewer} of {len(longer_P)} problems on one side of 0): compare windows of equal length"
         )
     covariates_PC = np.column_stack([longer_P, longer_P**2, better_P])
-    covariates_PC = covariates_PC[:, np.ptp(covariates_PC, axis=0) > 1e-9]  # filled windows have equal lengths
+    covariates_PC = covariates_PC[:, np.ptp(covariates_PC, axis=0) > 1e-9]  # full windows all have the same length
     n, c = len(np.unique(cluster_P)), covariates_PC.shape[1]
     if n < 3 * (c + 1):
         return not_adjusted(f"{n} problems are too few for {c + 1} coefficients")
@@ -222,27 +222,28 @@ def adjusted(
     return {"adjusted_difference": at, "adjusted_low": low, "adjusted_high": high, "adjusted_p": p}
 
 
-# Families of tests: which p-values are corrected together, and how. Each table declares its own.
+# ---- families of tests: which p-values are corrected together, and how; each table declares its own
 #
-# Two families are confirmatory (Holm, family-wise error 5 %): the differences of gains over all sources and, in a
-# comparison of objectives, their differences from the baseline. All others are exploratory (Benjamini-Hochberg, false
+# Two families are confirmatory (Holm, family-wise error 5 %): the differences of gains over all sources, and the
+# differences of compared objectives from the baseline. All others are exploratory (Benjamini-Hochberg, false discovery
+# rate 5 % within each family).
 # discovery rate 5 % within each family).
 
 Family = tuple[str, Literal["holm", "bh"]]
 
 
 def family_of_gain(row: Row) -> Family:
-    """Return the family of tests in which the p-value of this gain is corrected: its name and the correction."""
+    """Return the family of tests for the p-value of this gain: its name and its correction."""
     return "gains" if row["source"] == "all" else "gains by source", "bh"
 
 
 def in_families(
     rows: Sequence[Row], family_of: Callable[[Row], Family], p: str = "p_value", *, beside: Sequence[str] = ()
 ) -> list[Row]:
-    """Add p_adjusted and family (`name, method of number`) to rows with a p-value. A row with `ends`, the interval as a
-    function of its level, also gets corrected_low and corrected_high: the interval that agrees with p_adjusted.
+    """Add p_adjusted and family (`name: correction of number`) to rows with a p-value. A row with `ends`, the interval
+    as a function of its level, also gets the interval that agrees with p_adjusted: corrected_low and corrected_high.
 
-    beside: other p-values, each corrected separately within its family, as `<name>_corrected`.
+    beside: names of other p-values, each corrected on its own within the family, as `<name>_corrected`.
 
     >>> found = in_families([{"p_value": 0.01}, {"p_value": 0.04}, {}], lambda row: ("gains", "holm"))
     >>> [(r.get("p_adjusted"), r.get("family")) for r in found]
@@ -266,7 +267,7 @@ def in_families(
     return out
 
 
-# Tests of paired categories: do two arms give the same problems the same bands?
+# ---- tests of paired categories: do two arms give the same problems the same bands?
 
 LIVE = list(Band).index(Band.VARIANCE)
 NO_ODDS = "no problem is in the second's variance band alone: no odds"
@@ -274,7 +275,7 @@ BOTH_WAYS = "what moved, moved both ways within every cluster of near-duplicates
 
 
 def mcnemar_exact(only_first: int, only_second: int) -> float | None:
-    """Return the two-sided exact McNemar p, a binomial test of the discordant problems; None if there are none.
+    """Return the two-sided exact McNemar p, a binomial test of the discordant problems; None without such problems.
 
     >>> mcnemar_exact(3, 3), round(mcnemar_exact(5, 0), 4), mcnemar_exact(0, 0) is None
     (1.0, 0.0625, True)
@@ -286,12 +287,12 @@ def mcnemar_exact(only_first: int, only_second: int) -> float | None:
 
 
 def band_tests(first_P: np.ndarray, second_P: np.ndarray, cluster_P: np.ndarray) -> list[Row]:
-    """Return McNemar (variance band or not), Stuart-Maxwell (equal margins) and weighted kappa of two arms' bands,
-    given as indices in Band. estimate: the statistic; for McNemar the odds of the discordant problems with their
-    interval, None if one side has none.
+    """Return three comparisons of two arms' bands, given as indices in Band: McNemar (variance band or not),
+    Stuart-Maxwell (equal margins) and weighted kappa. estimate: the statistic; for McNemar the odds of the discordant
+    problems with their interval, or None if one side has no such problems.
 
-    Near-duplicates are summed by cluster_P, also in the covariance, and p comes from flipping the arms in whole
-    clusters. Without near-duplicates the covariance is the tests' own, and p is exact (McNemar) or from chi square.
+    With near-duplicates, the changes are summed by cluster_P, also in the covariance, and p comes from exchanging the
+    arms in whole clusters. Without them, p is exact (McNemar) or from chi square.
     """
     from statsmodels.stats.inter_rater import cohens_kappa
 
@@ -321,7 +322,7 @@ def _mcnemar(live_P: np.ndarray, other_P: np.ndarray, cluster_P: np.ndarray, alo
     if alone:
         row["p_value"] = mcnemar_exact(first, second)
         low, high = share_interval(first, first + second, "beta")
-        if second:  # odds of the share's ends; without an upper end if infinite
+        if second:  # the ends are the odds of the share's ends; an infinite upper end is left out
             row |= {"low": low / (1 - low)} | ({"high": high / (1 - high)} if high < 1 else {})
         return row
     row |= _tested(_by_cluster(only_P2 @ np.array([[1.0], [-1.0]]), cluster_P), alone) | {
@@ -344,8 +345,8 @@ def _by_cluster(moved_PV: np.ndarray, cluster_P: np.ndarray) -> np.ndarray:
 
 
 def _tested(moved_CV: np.ndarray, alone: bool) -> Row:
-    """Return the statistic and p of the summed changes, in units of their covariance under equality, Σ_c d_c d_cᵀ,
-    which flips of signs do not change. Directions without changes are left out; a reason if there are no others."""
+    """Return statistic and p of the summed changes, in units of their covariance under equality, Σ_c d_c d_cᵀ. Flips of
+    signs do not change this covariance. Directions without changes are left out; if all are, return a reason."""
     from scipy.stats import chi2
 
     if not len(moved_CV):

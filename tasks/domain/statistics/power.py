@@ -1,9 +1,9 @@
-"""Power of a planned comparison: the chance to detect an effect, and the smallest effect detected with power 0.8.
+"""Power of a planned comparison: the chance to detect an effect, and the smallest effect that has power 0.8.
 
-Simulated studies are tested like real ones (`means.combined`). Difficulty is Beta(0.277, 1.322), the fit to the
-published panel screening. The effect is a shift in logits with a mean equal for all problems and its own spread between
-problems. A training seed shifts the logits of all problems by the same amount. Axes: S seeds of an arm, P problems, V
-simulated studies.
+Simulated studies are tested like real ones (`means.combined`). Difficulty is Beta(0.277, 1.322), which was fitted to
+the published screening of the panel arm. The effect is a shift in logits that varies between problems around one mean.
+A training seed shifts the logits of all problems by the same amount. Axes: S seeds of an arm, P problems, V simulated
+studies.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from tasks.domain.statistics.shares import share_interval
 Question = Literal["accuracy", "gains", "diversity"]
 DIFFICULTY = (0.277, 1.322)
 HETEROGENEITY = 0.5  # standard deviation of the shift between problems, logits
-#: Standard deviation of a problem's difference in mean pairwise distance: the published study's two arms, 4 traces.
+#: Standard deviation of a problem's difference in mean pairwise distance, between the published arms (4 traces each).
 DISTANCE_SD = 0.05
 #: Start of the search for a detectable effect, and the number of studies in each round.
 FIRST, ROUNDS = 0.05, (100, 200, 400, 1500)
@@ -27,9 +27,9 @@ FIRST, ROUNDS = 0.05, (100, 200, 400, 1500)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Design:
-    """A planned comparison. question: `accuracy`, two policies on the same problems; `gains`, two arms before and after
-    training; `diversity`, mean pairwise distance. seeds: trainings of each arm, whose accuracy (or distance) varies by
-    seed_sd. k: the k of pass@k."""
+    """A planned comparison. question: `accuracy` (two policies on the same problems), `gains` (two arms before and
+    after training), or `diversity` (mean pairwise distance). seeds: trainings of each arm; seed_sd: the standard
+    deviation of accuracy or distance over them. k: the k of pass@k."""
 
     num_problems: int
     group_size: int
@@ -49,8 +49,8 @@ class Design:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The power of a design. power: share of simulated studies that find `effect` with its sign, with a Wilson
-    interval. detectable: the effect that 0.8 of them find; None if no policy can have it."""
+    """The power of a design. power: share of simulated studies that find `effect` with its sign; low, high: Wilson's
+    interval of it. detectable: the effect that 0.8 of the studies find; None if no policy can have it."""
 
     effect: float
     num_problems: int
@@ -74,7 +74,7 @@ def difficulty_of_mean(mean: float) -> tuple[float, float]:
 def difficulty_of_counts(counts: Sequence[tuple[int, int]]) -> tuple[float, float]:
     """Fit a Beta distribution to measured groups by moments. counts: (rollouts, correct ones) of each problem.
 
-    Errors: ValueError if groups have fewer than 2 rollouts, are all equal, or vary less than by chance.
+    Raise ValueError if groups have fewer than 2 rollouts, are all equal, or vary less than by chance.
 
     >>> [round(part, 2) for part in difficulty_of_counts([(8, 0), (8, 0), (8, 2), (8, 8)])]
     [0.1, 0.23]
@@ -92,7 +92,7 @@ def difficulty_of_counts(counts: Sequence[tuple[int, int]]) -> tuple[float, floa
 
 
 def simulate(effect: float, design: Design, *, alpha: float = 0.05, trials: int = 2000, seed: int = 0) -> Plan:
-    """Return the power of the project's own test at `alpha`. Errors: ValueError if no shift has this effect.
+    """Return the power of the project's own test at `alpha`. Raise ValueError if no shift has this effect.
 
     >>> plan = simulate(0.05, Design(num_problems=100, group_size=8), trials=400)
     >>> 0.75 < plan.power < 0.95
@@ -106,9 +106,9 @@ def simulate(effect: float, design: Design, *, alpha: float = 0.05, trials: int 
 
 
 def detectable(design: Design, *, alpha: float = 0.05) -> float | None:
-    """Return the least effect that 0.8 of simulated studies of this design find; None if no policy can have it.
+    """Return the smallest effect that 0.8 of simulated studies of this design find; None if no policy can have it.
 
-    The distance of a study's interval from 0 changes little with the effect, so its quantile gives the next guess.
+    The distance of a study's interval from 0 hardly depends on the effect, so its quantile gives the next guess.
 
     >>> 0.03 < (detectable(Design(num_problems=100, group_size=8)) or 0) < 0.06
     True
@@ -126,14 +126,14 @@ def detectable(design: Design, *, alpha: float = 0.05) -> float | None:
 
 
 def _beyond_zero(effect: float, design: Design, alpha: float, trials: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return how far each study's interval lies above 0, and below 0; −∞ without an interval."""
+    """Return how far the interval of each study lies above 0, and how far below 0; −∞ for no interval."""
     ends = [means.interval(1 - alpha) for means in _studies(effect, design, trials, seed)]
     above_T, below_T = np.concatenate([low for low, _ in ends]), np.concatenate([-high for _, high in ends])
     return np.nan_to_num(above_T, nan=-np.inf), np.nan_to_num(below_T, nan=-np.inf)
 
 
 def shift_for(effect: float, p_S: np.ndarray, noise_S: np.ndarray, k: int = 1) -> float:
-    """Return the mean logit shift that changes the mean pass@k by `effect`. Errors: ValueError if none does."""
+    """Return the mean logit shift that changes the mean pass@k by `effect`. Raise ValueError if there is none."""
     from scipy.optimize import brentq
     from scipy.special import expit, logit
 
@@ -157,7 +157,7 @@ def _studies(effect: float, design: Design, trials: int, seed: int) -> Sequence[
         return [_distances(effect, design, size, rng) for size in sizes]
     many_p = np.clip(rng.beta(*design.difficulty, size=200_000), 1e-9, 1 - 1e-9)
     noise = rng.normal(0, design.heterogeneity, many_p.size)
-    # the spread of shifts alone moves the mean; the first arm is shifted back to leave only the effect
+    # a spread of shifts moves the mean even without an effect, so the first arm gets a shift that removes this
     shifts = [shift_for(e, many_p, noise, design.k) for e in (0.0, effect)]
     seed_scale = design.seed_sd / float((many_p * (1 - many_p)).mean())
     return [_shares(shifts, seed_scale, design, size, rng) for size in sizes]

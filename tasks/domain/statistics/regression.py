@@ -19,9 +19,10 @@ MIXED, CLUSTERED = "mixed model, problems random", "least squares, robust to pro
 def slope(outcome_SN: np.ndarray, fixed: Sequence[np.ndarray], group_N: np.ndarray) -> Row:
     """Return the slope of the outcome (averaged over seeds) on the first column of `fixed`, or a reason for none.
 
-    The other columns and an intercept are held fixed. Each group (problem, or its near-duplicates) has a random
-    intercept, by restricted maximum likelihood. Without a solution, or without a group of two rows: least squares with
-    errors clustered by group. The variance of slopes between seeds, beyond the residual part, is added. Student's t.
+    The other columns and an intercept are held fixed. Each group (a problem, or its near-duplicates) has a random
+    intercept, estimated by restricted maximum likelihood. If that has no solution, or every group has one row, use
+    least squares with errors clustered by group. The variance of the slope between seeds is added, as far as it exceeds
+    their residual variance. Intervals use Student's t.
 
     >>> x = np.arange(8.0); one = slope(2 * x[None] + np.tile([0.1, -0.1, -0.1, 0.1], 2), [x], np.arange(8) // 2)
     >>> round(one["estimate"], 1), one["low"] < 2 < one["high"]
@@ -50,15 +51,15 @@ def slope(outcome_SN: np.ndarray, fixed: Sequence[np.ndarray], group_N: np.ndarr
 
 
 def _mixed(outcome_N: np.ndarray, design_ND: np.ndarray, group_N: np.ndarray) -> tuple[float, float] | None:
-    """Return (slope, its variance); None without a solution. The variance of groups is given to statsmodels: its own
-    search loops over groups in Python, and takes hundreds of times as long if that variance is near 0."""
+    """Return (slope, its variance); None without a solution. The variance of groups is computed here and passed to
+    statsmodels, whose own search takes hundreds of times as long if that variance is near 0."""
     from statsmodels.regression.mixed_linear_model import MixedLM
 
     scale = float(outcome_N.std())
-    between = max(between_groups(outcome_N, design_ND, group_N), 1e-9)  # at 0 itself it has no derivative
-    start = np.array([np.sqrt(between)])  # as MixedLM packs a covariance of one random effect
+    between = max(between_groups(outcome_N, design_ND, group_N), 1e-9)  # at 0 there is no derivative
+    start = np.array([np.sqrt(between)])  # MixedLM's form of the covariance of one random effect
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about the skipped search, and a variance at its bound
+        warnings.simplefilter("ignore")  # warnings of the skipped search, and of a variance at its bound
         try:
             model = MixedLM(outcome_N / scale, design_ND, groups=group_N)
             found: Any = model.fit(reml=True, start_params=start, method="bfgs", maxiter=0)
@@ -69,8 +70,8 @@ def _mixed(outcome_N: np.ndarray, design_ND: np.ndarray, group_N: np.ndarray) ->
 
 
 def between_groups(outcome_N: np.ndarray, design_ND: np.ndarray, group_N: np.ndarray) -> float:
-    """Return the ratio of the variance of random intercepts to the residual variance, by restricted maximum likelihood.
-    The likelihood then has one parameter, this ratio λ, and depends on sums over groups of one size m: (V⁻¹)_g = 1 −
+    """Return λ, the ratio of the variance of random intercepts to the residual variance, by restricted maximum
+    likelihood. The likelihood has this one parameter, and depends on sums over groups of one size m: (V⁻¹)_g = 1 −
     λ/(1 + λm) · J. Source: Lindstrom and Bates 1988."""
     from scipy.optimize import minimize_scalar
 
@@ -102,7 +103,7 @@ def robust(group_N: np.ndarray) -> dict[str, Any]:
 
 
 def _over_seeds(outcome_SN: np.ndarray, design_ND: np.ndarray) -> tuple[float, float]:
-    """Return (variance that seeds add to the slope's, its degrees of freedom)."""
+    """Return (the variance that seeds add to the variance of the slope, its degrees of freedom)."""
     seeds, rows = outcome_SN.shape
     if seeds < 2:
         return 0.0, 1.0
@@ -113,15 +114,15 @@ def _over_seeds(outcome_SN: np.ndarray, design_ND: np.ndarray) -> tuple[float, f
     return max(float((outcome_SN @ slope_N).var(ddof=1)) - noise, 0.0) / seeds, seeds - 1.0
 
 
-# Spearman's rank correlation over problems, with its interval. Axes: P problems, C clusters of them.
+# ---- Spearman's rank correlation over problems, with its interval. Axes: P problems, C clusters of problems.
 #
-# Interval: jackknife of Fisher's z over clusters of near-duplicates, Student's t (coverage: docs/coverage.md). More
-# than MOST clusters are combined into MOST groups (the delete-a-group jackknife: Kott 2001).
+# The interval is Student's t with a jackknife of Fisher's z over clusters of near-duplicates (coverage:
+# docs/coverage.md). More than MOST clusters are combined into MOST groups (delete-a-group jackknife: Kott 2001).
 
 LEAST, MOST = 5, 1000
 #: The largest number of matrix elements in memory at once.
 HELD = 250_000
-#: Values are equal if they agree to this many digits; sums in another order differ by rounding.
+#: Values are equal if they agree to this many digits, because sums in another order differ by rounding.
 DIGITS = 12
 FEW = f"fewer than {LEAST} problems"
 ALIKE = "every problem is alike in one of the two"
@@ -132,7 +133,7 @@ ONE_ORDER = "both order the problems the same way, or the reverse: no interval"
 def rank_correlations(
     several: Sequence[np.ndarray], pairs: Sequence[tuple[int, int]], cluster_P: np.ndarray
 ) -> list[Row]:
-    """Return a row for each pair of values: their correlation with its interval, or a reason.
+    """Return a row for each pair of values: their correlation with its interval, or a reason for none.
 
     >>> x = np.arange(8.0)
     >>> (found,) = rank_correlations([x, np.array([1.0, 0, 2, 4, 3, 5, 7, 6])], [(0, 1)], x)
@@ -157,7 +158,7 @@ def rank_correlations(
 
 
 def _jackknifed(rho: float, without_C: np.ndarray | None) -> Row:
-    """Return the row of a correlation. without_C: correlations without each cluster; None if clusters are uneven."""
+    """Return the row of a correlation. without_C: correlations without each cluster; None for uneven clusters."""
     from scipy.special import stdtrit
 
     if not np.isfinite(rho):
@@ -178,8 +179,8 @@ def _jackknifed(rho: float, without_C: np.ndarray | None) -> Row:
 def _without(
     left_C: np.ndarray, at_P: np.ndarray, level_P: Mapping[int, np.ndarray], pairs: Sequence[tuple[int, int]]
 ) -> np.ndarray:
-    """Return one correlation_C per pair, leaving out each group of problems in turn; NaN if either side is constant.
-    level_P: index of each value among the distinct ones."""
+    """Return one correlation_C per pair, each without one group of problems; NaN if either side is constant. level_P:
+    index of each value among the distinct values."""
     kept_CP = left_C[:, None] != at_P
     away = {}
     for one, of_P in level_P.items():
@@ -195,7 +196,7 @@ def _without(
 
 
 def _ranks(level_P: np.ndarray, out_CP: np.ndarray) -> np.ndarray:
-    """Return (C, P) mid-ranks without the problems in each row of out_CP; values whose ranks to ignore.
+    """Return (C, P) mid-ranks, where each row leaves out the problems in out_CP (whose own ranks mean nothing).
 
     >>> _ranks(np.array([1, 0, 1]), np.array([[False, False, False], [False, True, False]]))[:, [0, 2]].tolist()
     [[2.0, 2.0], [1.0, 1.0]]

@@ -1,6 +1,6 @@
 """Means of shares in [0, 1] over problems and training seeds, with intervals that also hold near 0 and 1.
 
-The intervals of `means` are not valid near 0 and 1. docs/coverage.md compares the coverage of several methods. Axes: S
+The intervals of `means` do not hold near 0 and 1. docs/coverage.md compares the coverage of several methods. Axes: S
 seeds, P problems, V columns that are tested side by side.
 """
 
@@ -15,7 +15,7 @@ from tasks.domain.statistics.means import Shifts, shifts_of
 
 
 def share_interval(successes: int, n: int, method: Literal["wilson", "beta"] = "wilson") -> tuple[float, float]:
-    """Return (low, high) of independent trials: Wilson's score interval, or Clopper-Pearson's exact one (`beta`).
+    """Return (low, high) for independent trials: Wilson's score interval, or Clopper-Pearson's exact one (`beta`).
 
     >>> [round(end, 4) for end in (*share_interval(14, 100), *share_interval(0, 25, "beta"))]
     [0.0853, 0.2214, 0.0, 0.1372]
@@ -23,11 +23,11 @@ def share_interval(successes: int, n: int, method: Literal["wilson", "beta"] = "
     from statsmodels.stats.proportion import proportion_confint
 
     ends: Any = proportion_confint(successes, n, alpha=1 - LEVEL, method=method)
-    # Wilson's formula gives 1.4e-17 for 0 of 24
+    # rounding in Wilson's formula gives 1.4e-17 for 0 of 24
     return float(ends[0]) if successes else 0.0, float(ends[1]) if successes < n else 1.0
 
 
-SCARCE = 3.0  # successes, or failures
+SCARCE = 3.0  # number of successes or failures that counts as few
 ROUNDING = 1e-9  # shares that differ by less are equal
 _normal = NormalDist()
 
@@ -37,12 +37,13 @@ def proportions(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return (low_V, high_V) of means of shares in [0, 1]: Wilson's interval on the effective number of problems.
 
-    With that number p(1 − p)/n equals the variance over problems, after adding half a problem at 0 and half at 1 (less
-    away from the edges, see `unseen`). Student's t replaces the normal quantile (`_freedom`). Seeds add variance on the
-    logits (`Shifts`). With very few successes or failures, the end next to the edge is Poisson's (Brown, Cai and
-    DasGupta 2001). The width is never 0 and the ends stay in [0, 1]; NaN for fewer than two problems, or for few seeds
-    at an edge. beyond: factor on the quantile, for simultaneous intervals. gradual: values are rarely 0 or 1; away from
-    the edges the added half problems lie at the smallest and largest value.
+    The effective number is the n for which p(1 − p)/n equals the variance over problems, after adding invented problems
+    (`unseen`): up to half a problem of share 0, and as much of share 1. Student's t replaces the normal quantile
+    (`_freedom`). Seeds add variance on the logits (`Shifts`). With very few successes or failures, the end next to the
+    edge is Poisson's (Brown, Cai and DasGupta 2001). So the width is never 0, and the ends stay in [0, 1]. They are NaN
+    for fewer than two problems, and for few seeds at an edge. beyond: factor on the quantile, for simultaneous
+    intervals. gradual: values are rarely 0 or 1. Away from the edges, the added problems then have the smallest and the
+    largest value.
 
     >>> [round(float(end[0]), 3) for end in proportions(np.ones((1, 25, 1)), False)]
     [0.859, 1.0]
@@ -77,7 +78,7 @@ def around(
     tail: float = (1 - LEVEL) / 2,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return (low_V, high_V) of shares p_V, see `proportions`. middle_V, problems_V: share and variance over problems,
-    including the added ones; freedom_V: degrees of freedom of that variance."""
+    including the invented ones. freedom_V: degrees of freedom of that variance."""
     from scipy.special import stdtrit
 
     q_V = stdtrit(freedom_V, tail)
@@ -96,9 +97,9 @@ def around(
 
 
 def unseen(p_V: np.ndarray, n: int) -> np.ndarray:
-    """Return how many made-up problems of share 0, and as many of share 1, are added to n problems of mean share p.
+    """Return how many invented problems of share 0 (and as many of share 1) join n problems of mean share p.
 
-    Half a problem is added if at most SCARCE of the n are right, or wrong; with more the number falls by the square.
+    It is half a problem if at most SCARCE of the n are correct, or wrong. With m of them it falls by (SCARCE/m)².
 
     >>> unseen(np.array([0.0, 0.03, 0.06, 0.5]), 100).round(4).tolist()
     [0.5, 0.5, 0.125, 0.0018]
@@ -107,8 +108,8 @@ def unseen(p_V: np.ndarray, n: int) -> np.ndarray:
 
 
 def _freedom(mean_PV: np.ndarray, middle_V: np.ndarray, variance_V: np.ndarray) -> np.ndarray:
-    """Return the degrees of freedom_V of the effective number of problems, 2n over the variance of its influence
-    function, between n − 1 and 4n: if all rollouts of a problem agree, p(1 − p) need not be estimated.
+    """Return the degrees of freedom_V of the effective number of problems: 2n divided by the variance of its influence
+    function, limited to n − 1 … 4n. If all rollouts of a problem agree, p(1 − p) need not be estimated.
 
     >>> half = np.array([[0.0], [1.0], [0.0], [1.0]]); _freedom(half, half.mean(axis=0), half.var(axis=0)).tolist()
     [16.0]
@@ -119,7 +120,8 @@ def _freedom(mean_PV: np.ndarray, middle_V: np.ndarray, variance_V: np.ndarray) 
 
 
 def _poisson_low(seen_V: np.ndarray, tail: float) -> np.ndarray:
-    """Return the Poisson mean_V with this chance of at least so many events; ∞ above SCARCE, where Wilson's holds."""
+    """Return the Poisson mean_V with chance `tail` of at least seen_V events; ∞ above SCARCE, where Wilson's end
+    holds."""
     from scipy.special import gammaincinv
 
     return np.where(seen_V <= SCARCE, gammaincinv(np.clip(seen_V, 1e-9, SCARCE), tail), np.inf)

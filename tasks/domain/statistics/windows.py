@@ -1,4 +1,4 @@
-"""A window is the part of a trace that an encoder sees, measured in tokens of that encoder or in characters."""
+"""Windows: the part of a trace that an encoder gets, measured in tokens of that encoder or in characters."""
 
 import re
 from collections.abc import Sequence
@@ -9,20 +9,20 @@ from storage.errors import UserError
 
 Place = Literal["first", "middle", "last"]
 Span = tuple[int, int]
-#: No leading zeros, so each window has one spelling; and no window of 0 tokens, which would be the whole trace.
+#: Without leading zeros, so that each window has one spelling. 0 is not allowed, because it would mean the whole trace.
 _AMOUNT = r"[1-9][0-9]{0,6}"
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A window of `amount` tokens (or characters) of a trace; the whole trace if it is shorter."""
+    """A window of `amount` tokens (or characters) of a trace. A shorter trace is its own window."""
 
     place: Place
     amount: int
     unit: Literal["tokens", "chars"] = "tokens"
 
     def cut(self, text: str, spans: Sequence[Span]) -> str:
-        """Return the part of `text` in this window; spans: (begin, end) characters of each of its tokens.
+        """Return the part of `text` in this window. spans: (begin, end) of each of its tokens, in characters.
 
         >>> Window("last", 1).cut("ab cd", [(0, 2), (3, 5)])
         'cd'
@@ -33,7 +33,7 @@ class Window:
         return text[chosen[0][0] : chosen[-1][1]] if chosen else text
 
     def size(self, text: str, spans: Sequence[Span]) -> int:
-        """Return how many of the trace's tokens lie in this window."""
+        """Return the number of the trace's tokens in this window."""
         if self.unit == "chars":
             return sum(end <= self.amount for _, end in spans)
         return len(spans[self._slice(len(spans))])
@@ -45,8 +45,8 @@ class Window:
 
 
 def window_named(name: str) -> Window | None:
-    """Parse a window's name: `whole` (None: from the beginning, up to the encoder's limit), `first256`, `middle256`,
-    `last256`, or `head2000chars`, the published opening window.
+    """Parse a window's name: `first256`, `middle256`, `last256`, `head2000chars` (the published window), or `whole`,
+    which gives None: the trace from its beginning up to the encoder's limit.
 
     >>> window_named("middle256")
     Window(place='middle', amount=256, unit='tokens')
@@ -61,7 +61,7 @@ def window_named(name: str) -> Window | None:
 
 
 def of_tokens(name: str) -> bool:
-    """Return whether a window has a fixed number of tokens, so that all traces that fill it have equal length.
+    """Return whether a window has a fixed number of tokens. All traces that fill it then have equal length.
 
     >>> [of_tokens(name) for name in ("first256", "middle16", "whole", "head2000chars", "reworded")]
     [True, True, False, False, False]
@@ -69,12 +69,12 @@ def of_tokens(name: str) -> bool:
     return re.fullmatch(rf"(first|middle|last){_AMOUNT}", name) is not None
 
 
-# Reworded traces: the encoder's distance for a change of words without a change of meaning.
+# ---- reworded traces: how far an encoder moves a trace when words change but not the meaning
 #
-# Connectives and everyday verbs are replaced by synonyms; mathematics is unchanged. The distance of a trace from its
-# reworded version is a floor: smaller differences between traces mean nothing.
+# Connectives and everyday verbs are replaced by synonyms; mathematics is unchanged. Two traces that are closer than a
+# trace and its reworded version cannot be told apart.
 
-#: The window name under which reworded traces are stored, one trace per problem.
+#: The name of the window under which reworded traces are stored, one trace per problem.
 REWORDED = "reworded"
 SYNONYMS = (
     "so/thus therefore/hence because/since get/obtain gives/yields find/determine check/verify compute/calculate"
@@ -89,7 +89,7 @@ _INLINE = re.compile(r"\\\((.+?)\\\)", re.DOTALL)
 
 
 def reworded(text: str) -> str | None:
-    r"""Return the text with synonyms; None if no word has a synonym here.
+    r"""Return the text with synonyms; None if no word of it has one in the table.
 
     >>> reworded(r"So we get \(x = 2\), thus 4.")
     'Thus we obtain $x = 2$, so 4.'

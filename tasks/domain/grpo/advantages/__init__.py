@@ -1,1 +1,1 @@
-"""Advantages: how a group's rewards weight each of its rollouts."""
+"""Advantages: objectives turn the rewards of a group into one weight for each of its rollouts."""

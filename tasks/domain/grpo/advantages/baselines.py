@@ -1,4 +1,4 @@
-"""Objectives that compare a rollout's reward with its group or its step: baselines and scales."""
+"""Objectives that compare the reward of a rollout with those of its group or of its step."""
 
 import numpy as np
 
@@ -6,13 +6,13 @@ from tasks.domain.grpo.advantages.group import Advantages, Context, Group, centr
 
 
 def centred(group: Group, _: Context) -> Advantages:
-    """Dr. GRPO (Liu et al. 2025, arXiv 2503.20783): reward minus group mean. Dividing by the standard deviation would
-    inflate nearly solved problems."""
+    """Dr. GRPO (Liu et al. 2025, arXiv 2503.20783): reward minus group mean. The reward is not divided by the standard
+    deviation, which would give nearly solved problems too much weight."""
     return group.rewards_G - group.rewards_G.mean(), {}
 
 
 def standardised(group: Group, context: Context) -> Advantages:
-    """GRPO (Shao et al. 2024, arXiv 2402.03300): centred, divided by the group's standard deviation (n - 1).
+    """GRPO (Shao et al. 2024, arXiv 2402.03300): `centred`, divided by the group's standard deviation (n - 1).
 
     >>> r = np.array([1.0, 0.0, 1.0, 0.0])
     >>> standardised(Group(r, r), Context())[0].round(4).tolist()
@@ -22,15 +22,16 @@ def standardised(group: Group, context: Context) -> Advantages:
 
 
 def leave_one_out(group: Group, context: Context) -> Advantages:
-    """RLOO (Ahmadian et al. 2024, arXiv 2402.14740): reward minus the mean of the others, an unbiased baseline."""
+    """RLOO (Ahmadian et al. 2024, arXiv 2402.14740): reward minus the mean reward of the group's other rollouts, which
+    is an unbiased baseline."""
     size = len(group.rewards_G)
     return centred(group, context)[0] * (size / (size - 1)), {}
 
 
 def max_rl(group: Group, _: Context) -> Advantages:
-    """MaxRL (2026, arXiv 2602.02710): correctness centred and divided by its mean, so that a single correct rollout of
-    G has weight G - 1. The format reward is centred separately; a group without a correct answer trains only the
-    format."""
+    """MaxRL (2026, arXiv 2602.02710): correctness is centred and divided by its mean, so that a single correct rollout
+    of G has weight G - 1. The format reward is centred separately. A group without a correct answer therefore trains
+    only the format."""
     share = group.correct_G.mean()
     return ((group.correct_G - share) / share if share else 0.0) + centred_form(group), {}
 
@@ -38,8 +39,8 @@ def max_rl(group: Group, _: Context) -> Advantages:
 def reinforce_plus_plus(group: Group, context: Context) -> Advantages:
     """REINFORCE++ (Hu 2025, arXiv 2501.03262): (r - mean_N) / std_N over all rollouts of the step.
 
-    An all-correct or all-wrong group has an advantage if its problem is easier or harder than the step's others. The
-    authors' code takes mean and standard deviation over tokens, which weights long rollouts more.
+    A group with equal rewards has an advantage if its problem is easier or harder than the step's other problems. The
+    authors' code computes mean and standard deviation over tokens, and thus gives long rollouts more weight.
 
     >>> easy, hard = (Group(r, r) for r in (np.array([1.0, 1.0]), np.array([1.0, 0.0])))
     >>> reinforce_plus_plus(easy, Context(step=(easy, hard)))[0].round(4).tolist()
@@ -79,5 +80,5 @@ def gdpo(group: Group, context: Context) -> Advantages:
 def _scores(group: Group) -> np.ndarray:
     parts = [r for r in (group.correct_G, group.form_G) if is_live(r.tolist())]
     scores_G = sum(((r - r.mean()) / r.std(ddof=1) for r in parts), np.zeros_like(group.rewards_G))
-    # scores that cancel leave last digits, whose spread is no scale
+    # scores that cancel out leave only rounding errors, and their spread must not become a scale
     return np.where(np.abs(scores_G) < 1e-12, 0.0, scores_G)

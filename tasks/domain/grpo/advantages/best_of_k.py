@@ -9,7 +9,8 @@ from tasks.domain.grpo.advantages.group import Advantages, Context, Group, centr
 
 
 def all_wrong(size: int, right: int, k: int) -> float:
-    """Return the probability that k rollouts, drawn from `size` rollouts of which `right` are correct, are all wrong.
+    """Return the probability that k rollouts are all wrong, if they are chosen from `size` rollouts with `right`
+    correct ones.
 
     >>> all_wrong(4, 1, 2), all_wrong(4, 1, 0)
     (0.5, 1.0)
@@ -20,9 +21,9 @@ def all_wrong(size: int, right: int, k: int) -> float:
 def pass_at_k_training(group: Group, context: Context) -> Advantages:
     """Pass@k training (Chen et al. 2025, arXiv 2508.10751), in closed form.
 
-    Every k-subset of the G rollouts is a group that is correct if one of its members is; a rollout's advantage is the
-    standardised reward of such a group, averaged over the groups that contain it. Zero if all or none of the groups are
-    correct, up to floating-point precision.
+    Every subset of k of the G rollouts has reward 1 if at least one of its rollouts is correct, else 0. These rewards
+    are standardised. The advantage of a rollout is the mean over the subsets that contain it. If all subsets have the
+    same reward (up to floating-point precision), all advantages are zero.
 
     >>> r = np.array([1.0, 0.0, 0.0, 0.0])
     >>> pass_at_k_training(Group(r, r), Context(k=2))[0].round(4).tolist()
@@ -38,12 +39,12 @@ def pass_at_k_training(group: Group, context: Context) -> Advantages:
 
 
 def pkpo(group: Group, context: Context) -> Advantages:
-    """Pass@k policy optimisation (Walder and Karkhanis 2025, arXiv 2505.15201): each rollout's contribution to the
-    pass@k of the k-subsets that contain it, times k / G.
+    """Pass@k policy optimisation (Walder and Karkhanis 2025, arXiv 2505.15201).
 
-    This estimate of the gradient of pass@k is unbiased; its baseline, the same k - 1 rollouts without the rollout
-    itself, has minimum variance. A correct rollout contributes in subsets where all others are wrong; a wrong rollout
-    contributes nothing.
+    The advantage of a rollout is k / G times its mean contribution to the pass@k of the k-subsets that contain it. A
+    correct rollout contributes 1 to a subset whose other rollouts are all wrong; a wrong rollout contributes nothing.
+    This estimate of the gradient of pass@k is unbiased. Its baseline is the subset without the rollout itself, which
+    minimises the variance.
     """
     size, right, k = len(group.correct_G), group.num_correct, context.k
     added = (k / size) * all_wrong(size - 1, right - 1, k - 1) if right else 0.0
@@ -51,8 +52,8 @@ def pkpo(group: Group, context: Context) -> Advantages:
 
 
 def best_alone(group: Group, _: Context) -> Advantages:
-    """GRPO for pass@k by its best rollout (Tang et al. 2025, arXiv 2503.19595). The best rollout gets the best reward
-    minus the second best, the others zero. If two are tied for best, all get zero."""
+    """GRPO for pass@k by its best rollout (Tang et al. 2025, arXiv 2503.19595). The advantage of the best rollout is
+    its reward minus the second best reward; all others have zero. If two rollouts are tied for best, all have zero."""
     second, best = np.sort(group.rewards_G)[-2:]
     advantages_G = np.zeros_like(group.rewards_G)
     advantages_G[int(group.rewards_G.argmax())] = best - second
@@ -60,8 +61,8 @@ def best_alone(group: Group, _: Context) -> Advantages:
 
 
 def best_alone_standardised(group: Group, context: Context) -> Advantages:
-    """`best_alone` divided by the group's standard deviation (n - 1): the default of verl's `grpo_passk`, not in the
-    paper.
+    """`best_alone` divided by the group's standard deviation (n - 1): the default of verl's `grpo_passk`, which is not
+    in the paper.
 
     >>> r = np.array([1.0, 0.0, 0.0, 0.0])
     >>> best_alone_standardised(Group(r, r), Context())[0].tolist()
@@ -70,15 +71,17 @@ def best_alone_standardised(group: Group, context: Context) -> Advantages:
     return best_alone(group, context)[0] / group.rewards_G.std(ddof=1), {}
 
 
-#: Nats that the weighting may move from the uniform one.
+#: KL divergence of the weighting from the uniform one, in nats.
 DIVERGENCE = log(2)
 
 
 def entropic(group: Group, _: Context) -> Advantages:
-    """TTT-Discover's entropic objective (2026, arXiv 2601.16175): exp(β · correct) / its mean over the others - 1.
+    """TTT-Discover's entropic objective (2026, arXiv 2601.16175): exp(β · correct), divided by its mean over the other
+    rollouts, minus 1.
 
-    β is chosen by bisection up to 1e6 so that softmax(β · correct) has KL divergence DIVERGENCE from uniform: few
-    correct rollouts weigh more. A group of two is too small: the weight of its only correct rollout would be unbounded.
+    Bisection up to 1e6 finds the β for which softmax(β · correct) has KL divergence DIVERGENCE from uniform. So correct
+    rollouts weigh more when they are few. A group needs at least three rollouts, or the weight of a single correct
+    rollout could be unbounded.
 
     >>> r = np.array([1.0, 1.0, 0.0, 0.0])
     >>> entropic(Group(r, r), Context())[0].round(4).tolist()

@@ -1,12 +1,13 @@
 """Objectives that reward rare answers: outcome-based exploration (Song et al. 2025, arXiv 2509.06941) and DARLING (Li
 et al. 2025, arXiv 2509.02534).
 
-Exploration adds a bonus to GRPO's advantage: A = A_task + c · m · A_exp, with c `bonus`, and m 0 in an all-correct
-group. N(x, a) counts the rollouts of earlier steps with answer a to problem x, and b_i = min(1, 1/√N(x, a_i)).
+Exploration adds a bonus to GRPO's advantage: A = A_task + c · m · A_exp. The weight c is the setting `bonus`; m is 0 in
+an all-correct group and 1 in others. N(x, a) is the number of earlier rollouts with answer a to problem x, and b_i =
+min(1, 1/√N(x, a_i)).
 
-With `gated` (the default) only correct rollouts earn the bonus. All correct answers of a problem are one class, so
-gated bonuses do not reward diversity among correct rollouts; DARLING by trace does. The ungated form, as in the paper,
-also rewards new wrong answers. A rollout without an answer earns nothing.
+With `gated` (the default) only correct rollouts earn the bonus. All correct answers of a problem form one class, so
+gated bonuses do not reward diversity among correct rollouts; DARLING by trace does. Without `gated`, as in the paper,
+new wrong answers earn a bonus too. A rollout without an answer earns none.
 """
 
 from collections import Counter
@@ -34,13 +35,13 @@ def ucb_mean(group: Group, context: Context) -> Advantages:
 
 
 def ucb_constant(group: Group, context: Context) -> Advantages:
-    """Return b_i minus a constant b0 (`bonus_baseline`; 0.5 in the paper, 1 for easy problems). An answer that was
-    given more than 1/b0² times is penalised."""
+    """Return b_i minus the constant b0 (`bonus_baseline`; 0.5 in the paper, 1 for easy problems). The bonus is negative
+    for an answer that was given more than 1/b0² times."""
     return _beside(group, context, (_novelty(group, context) - context.bonus_baseline) * _earners(group, context))
 
 
 def batch(group: Group, context: Context) -> Advantages:
-    """Return minus the share of the group with the same answer, the rollout itself excluded: -(1/n) Σ_{j≠i} 1[a_i =
+    """Return minus the number of other rollouts with the same answer, divided by the group size: -(1/n) Σ_{j≠i} 1[a_i =
     a_j].
 
     >>> r = np.array([1.0, 0.0, 0.0, 0.0])
@@ -72,12 +73,12 @@ def _beside(group: Group, context: Context, exploring_G: np.ndarray) -> Advantag
     return task_G + bonus_G, {"distinct_answers": float(distinct), "bonus": float(np.abs(bonus_G).mean())}
 
 
-#: Least factor of a right rollout, as in the authors' code: one whose class is the whole group's stays right.
+#: Smallest factor of a correct rollout, as in the authors' code, for a rollout whose class is the whole group.
 FLOOR = 0.1
 
 
 def by_trace(group: Group, _: Context) -> Advantages:
-    """DARLING by `Group.traces`: correct rollouts are weighted by the share of others with a different strategy. A
+    """DARLING by `Group.traces`: a correct rollout is weighted by the share of other rollouts with another strategy. A
     trace without a recognised strategy has the smallest factor, so that empty traces are not rewarded.
 
     >>> r = np.array([1.0, 1.0, 1.0, 0.0])
@@ -88,15 +89,15 @@ def by_trace(group: Group, _: Context) -> Advantages:
 
 
 def by_answer(group: Group, _: Context) -> Advantages:
-    """DARLING by answers: correct rollouts share a class, so a rare correct one has the largest weight."""
+    """DARLING by answers. All correct rollouts share one class, so they weigh more when they are rare."""
     return _darling(group, group.answers)
 
 
 def _darling(group: Group, classes: Sequence[Hashable]) -> Advantages:
-    """Return A = r' - mean(r') (section 3.2), where r'_i = correct_i · max(Div_i, FLOOR) and Div_i is the share of the
-    n - 1 others in a different class (eq. 4 and 5), or 0 without a class. The format reward is centred separately.
-    classes and diversity are reported for groups with a correct rollout, since other groups' traces are not
-    classified."""
+    """Return A = r' - mean(r') (section 3.2) with r'_i = correct_i · max(Div_i, FLOOR). Div_i is the share of the n - 1
+    other rollouts in another class (eq. 4 and 5), and 0 for a rollout without a class. The format reward is centred
+    separately. The diagnostics `classes` and `diversity` exist only for groups with a correct rollout, because the
+    traces of other groups are not classified."""
     size, counts = len(classes), Counter(classes)
     diversity_G = np.array([0.0 if one is None else (size - counts[one]) / (size - 1) for one in classes])
     weighted_G = group.correct_G * np.maximum(diversity_G, FLOOR)

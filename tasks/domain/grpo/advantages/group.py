@@ -1,8 +1,8 @@
-"""The input of an objective: a problem's rollouts and their context. Axis suffix: G rollouts of one problem, N of a
-whole step.
+"""The input of an objective: a problem's rollouts and their context.
 
-An objective is a function `advantage(group, context) -> (advantages_G, diagnostics)`: float64, and named numbers that
-are averaged over a step's groups.
+An objective is a function `advantage(group, context) -> (advantages_G, diagnostics)`. The advantages are float64; the
+diagnostics are named numbers, of which a step reports the mean over its groups. Axes: G rollouts of one problem, N
+rollouts of a step.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -26,11 +26,11 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The rollouts of one problem. rewards_G: total rewards; correct_G: 1 or 0. Both are float64. A field that the
-    objective does not need is empty.
+    """The rollouts of one problem. A field that the objective does not need is empty.
 
-    - answers: the key of each answer's class, the same in every step; None without an answer.
-    - traces: the strategy of each trace among the group's; None counts as one.
+    - rewards_G, correct_G: float64; total rewards, and 1 or 0.
+    - answers: the key of each answer's class, the same in every step; None for a rollout without an answer.
+    - traces: the number of each trace's strategy within the group; all traces with None count as one strategy.
     - candidates: one list per rollout, if rollouts give several answers.
     - of_right_drafts: for critiques, whether the draft was correct.
     - lengths: tokens of each completion.
@@ -47,8 +47,8 @@ class Group:
 
     @property
     def form_G(self) -> np.ndarray:
-        """Return the format part of each reward: tags and length. It is rounded, because 0.8 - 1 is not -0.2 in floats,
-        and a part shared by all rollouts must cancel."""
+        """Return the format part of each reward (tags and length). It is rounded, because the float 0.8 - 1 is not -0.2
+        and a part that all rollouts share must cancel."""
         return (self.rewards_G - self.correct_G).round(12)
 
     @property
@@ -58,9 +58,13 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """The settings and the other groups that an objective may use. k: number of attempts, for objectives about several.
-    bonus, gated, bonus_baseline: settings of exploration. visits: counts of answers in earlier steps. step: all groups
-    of the step; empty for the group alone."""
+    """The settings and the other groups that an objective may use.
+
+    - k: number of attempts, for objectives about several attempts.
+    - bonus, gated, bonus_baseline: settings of exploration.
+    - visits: counts of answers in earlier steps.
+    - step: all groups of the step; empty if the objective needs only the group itself.
+    """
 
     k: int = 1
     bonus: float = 0.2
@@ -74,8 +78,8 @@ Advantage = Callable[[Group, Context], Advantages]
 
 
 def is_live(rewards_G: Sequence[float]) -> bool:
-    """Return whether the group has a gradient. Rewards are compared by equality, because the variance of four times 0.1
-    is not exactly 0 in floats.
+    """Return whether the rewards of a group differ, so that the group has a gradient. Rewards are compared by equality,
+    because the variance of four times 0.1 is not exactly 0 in floats.
 
     >>> is_live([0.1] * 4), is_live([0.0, -0.2])
     (False, True)
@@ -84,7 +88,7 @@ def is_live(rewards_G: Sequence[float]) -> bool:
 
 
 def minus_mean(values_G: np.ndarray) -> np.ndarray:
-    """Subtract the mean; exactly zero if all values are equal, although the mean of three times 0.1 is another float.
+    """Subtract the mean. The result is exactly zero if all values are equal, although floats may round their mean.
 
     >>> minus_mean(np.array([0.1] * 3)).tolist()
     [0.0, 0.0, 0.0]
@@ -93,5 +97,5 @@ def minus_mean(values_G: np.ndarray) -> np.ndarray:
 
 
 def centred_form(group: Group) -> np.ndarray:
-    """Return the format reward minus its mean, which objectives of correctness add."""
+    """Return the format reward minus its mean. Objectives of correctness add it to their advantages."""
     return minus_mean(group.form_G)

@@ -1,4 +1,4 @@
-"""Objectives by the names used in profiles: built-in ones, and those of other packages (`varband.objectives`)."""
+"""Objectives by the names used in profiles: the built-in ones, and plug-ins (entry point `varband.objectives`)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -13,7 +13,7 @@ from tasks.domain.plugins import Registry, error_line
 
 
 def checked(advantage: Advantage, name: str) -> Advantage:
-    """Wrap an objective of another package: UserError if it raises, or returns other things than an objective."""
+    """Wrap an objective of another package. Raise UserError if it raises or returns anything but advantages."""
 
     def call(group: Group, context: Context) -> Advantages:
         try:
@@ -22,7 +22,7 @@ def checked(advantage: Advantage, name: str) -> Advantage:
             numbers = {str(key): float(value) for key, value in diagnostics.items()}
         except UserError:
             raise
-        except (Exception, SystemExit) as error:  # code of others may raise anything
+        except (Exception, SystemExit) as error:  # another package's code may raise anything
             raise UserError(
                 f"objective {name} raises {error_line(error)}, given {group.rewards_G.tolist()!r:.80}"
             ) from None
@@ -36,7 +36,8 @@ def checked(advantage: Advantage, name: str) -> Advantage:
 
 
 def made_up(size: int) -> Group:
-    """Return a group with everything that an objective may need, half of it correct, for a try before sampling."""
+    """Return an invented group, half of it correct, with all inputs that an objective may need, to try one before
+    sampling."""
     right_G = (np.arange(size) % 2).astype(np.float64)
     ways = [n % 3 for n in range(size)]
     candidates = [(Candidate(bool(right), 1), Candidate(not right, 2)) for right in right_G]
@@ -52,17 +53,17 @@ Need = Literal["answers", "traces", "vectors", "candidates", "refinements", "age
 class Objective:
     """An advantage function and its requirements.
 
-    - needs: inputs from the rollouts (`answers`, `traces`: their classes, the latter by strategy; `vectors`: traces'
-      embeddings, for problems with a correct rollout), from the way they are sampled (`candidates`: several answers
-      each; `refinements`: draft, critique, refinement; `agents`: the critic is trained too, with its own adapter), or
-      from earlier steps (`visits`).
+    - needs: inputs from the rollouts: `answers` and `traces` (their classes; those of traces are strategies), or
+      `vectors` (embeddings of traces, for problems with a correct rollout). Inputs from another way of sampling:
+      `candidates` (several answers in a completion), `refinements` (draft, critique, refinement), `agents` (the same,
+      and the critic is trained too, with its own adapter). From earlier steps: `visits`.
     - reads: settings that only this objective uses.
-    - of_parts: treats correctness and format separately, so a group is dead only if both are constant; otherwise if
-      rewards are.
-    - trains_alike: a dead group may have an advantage; otherwise it has none.
+    - of_parts: treats correctness and format separately, so a group is dead only if both are constant. Otherwise a
+      group is dead if its total rewards are constant.
+    - trains_alike: a dead group may have an advantage.
     - least_group: minimum rollouts; least_k: minimum attempts; beyond_k: minimum rollouts beyond k.
-    - version: increased when its advantages change; part of the recipe of trainings that use it, from 2 on, and always
-      for another package's objective, as its name and version.
+    - version: increased when the advantages change. It enters the recipe of trainings that use the objective, from 2
+      on; for another package's objective always, with its name and version.
     """
 
     advantage: Advantage
@@ -119,8 +120,8 @@ ADVANTAGES = Registry("varband.objectives", OWN, _of_package)
 
 
 def group_advantages(group: Group, kind: str, context: Context) -> Advantages:
-    """Return the advantages of one group and the objective's diagnostics; exactly zero for a dead group, except with
-    objectives that compare groups.
+    """Return (advantages of one group, diagnostics of the objective). The advantages of a dead group are exactly zero,
+    except with objectives that compare groups.
 
     >>> alike = np.array([0.1] * 4)
     >>> group_advantages(Group(alike, alike), "standardised", Context())[0].tolist()

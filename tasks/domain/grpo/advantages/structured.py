@@ -8,16 +8,16 @@ import numpy as np
 from storage.artifacts.fingerprint import derived_seed
 from tasks.domain.grpo.advantages.group import Advantages, Candidate, Context, Group, centred_form
 
-#: Weightings that VPO's expectation is over, uniform on the simplex: Dirichlet with α = 1.
+#: Number of random weightings over which VPO takes the mean; they are uniform on the simplex (Dirichlet, α = 1).
 DRAWS = 100
 
 
 def vpo(group: Group, _: Context) -> Advantages:
-    """VPO (2026, arXiv 2605.22817): E_w max_s w · R[s] over a completion's candidates s, w ~ Dirichlet(1), with the
-    same draws for the whole group; standardised by the population standard deviation.
+    """VPO (2026, arXiv 2605.22817): E_w max_s w · R[s] over the candidates s of a completion, with w ~ Dirichlet(1).
 
-    R has three scores per candidate (`worths`). Different weightings may have different best candidates, so a
-    completion gains from candidates that are good in different ways. The format reward is centred separately.
+    All completions of a group use the same w. The result is standardised by the population standard deviation. R has
+    three scores per candidate (`worths`). Different weightings may prefer different candidates, so a completion gains
+    from candidates that are good in different ways. The format reward is centred separately.
 
     >>> one, both = (Candidate(True, 10, 0),), (Candidate(True, 10, 0), Candidate(True, 5, 1))
     >>> r = np.ones(2)
@@ -31,8 +31,9 @@ def vpo(group: Group, _: Context) -> Advantages:
 
 
 def worths(candidates_G: Sequence[Sequence[Candidate]]) -> list[np.ndarray]:
-    """Return candidates x scores for each completion: 1 for correctness, how much shorter it is than the group's
-    longest, and how many of the group's correct candidates use another strategy. A wrong candidate scores zero.
+    """Return an array of candidates x 3 scores for each completion. The scores of a correct candidate are 1, how much
+    shorter it is than the group's longest, and how many of the group's correct candidates use another strategy. A wrong
+    candidate has scores of zero.
 
     >>> worths([(Candidate(True, 10, 0), Candidate(False, 4, 1)), (Candidate(True, 5, 1),)])[0].tolist()
     [[1.0, 0.0, 1.0], [0.0, 0.0, 0.0]]
@@ -51,7 +52,7 @@ def worths(candidates_G: Sequence[Sequence[Candidate]]) -> list[np.ndarray]:
 
 
 def _scored(group: Group, raw: Sequence[float]) -> np.ndarray:
-    """Return the scores minus their mean, divided by the population standard deviation, or zero if that is zero. The
+    """Return the scores minus their mean, divided by their population standard deviation; zeros if that is zero. The
     format reward is centred separately."""
     raw_G = np.array(raw, np.float64)
     spread = raw_G.std() if len(raw_G) else 0.0
@@ -59,8 +60,8 @@ def _scored(group: Group, raw: Sequence[float]) -> np.ndarray:
 
 
 def summed(group: Group, _: Context) -> Advantages:
-    """Multi-RLVR, VPO's baseline: the number of a completion's correct candidates, standardised. VPO's appendix sums
-    over the candidates; the paper's summary takes the best (`best`).
+    """Multi-RLVR, VPO's baseline: a completion's number of correct candidates, standardised. VPO's appendix takes this
+    sum over the candidates; the summary of the paper takes the best candidate (`best`).
 
     >>> right, wrong = Candidate(True, 1), Candidate(False, 1)
     >>> r = np.array([1.0, 1.0])
@@ -78,8 +79,8 @@ def best(group: Group, _: Context) -> Advantages:
 def refined(group: Group, _: Context) -> Advantages:
     """Weigh refinements as the training loop of AutoMathCritique does (Xi et al. 2024, arXiv 2411.16579).
 
-    A correct refinement has weight 1 minus the share of correct ones, a wrong one 0; the paper finetunes with weight 1.
-    Draft and critique come from the same policy and have no gradient.
+    A correct refinement has weight 1 minus the share of correct ones (the paper: weight 1), and a wrong one 0. Draft
+    and critique come from the same policy and have no gradient.
 
     >>> r = np.array([1.0, 0.0, 0.0, 0.0])
     >>> refined(Group(r, r), Context())[0].tolist()
@@ -92,10 +93,11 @@ def refined(group: Group, _: Context) -> Advantages:
 def multi_agent(group: Group, context: Context) -> Advantages:
     """Weigh drafts and critiques as in multi-agent finetuning (Subramaniam et al. 2025, arXiv 2501.05707).
 
-    Like `refined`, for a generator's drafts and a critic's critiques, each with its own adapter; a critique counts as
-    correct if its refinement is. Critiques that corrected a wrong draft and those that kept a correct one each have
-    half of the group's weight, if both occur: the paper's mixture, w = 1/2. The paper finetunes in rounds on the
-    majority answer of several agents; here there is one of each, and the grader decides.
+    This objective is like `refined`, but for drafts of a generator and critiques of a critic, each with its own
+    adapter. A critique counts as correct if its refinement is correct. Critiques that corrected a wrong draft have half
+    of the group's weight, and critiques that kept a correct draft the other half, if both occur (the paper's mixture
+    with w = 1/2). The paper finetunes in rounds on the majority answer of several agents. Here there is one generator
+    and one critic, and the grader decides.
 
     >>> r = np.array([1.0, 1.0, 1.0, 0.0])
     >>> multi_agent(Group(r, r, of_right_drafts=(True, False, False, False)), Context())[0].tolist()
