@@ -259,7 +259,7 @@ def named(relation: Shape) -> set[str]:
 
 
 def in_order_of(names: Sequence[Shape] | None, answer: Shape) -> Shape:
-    r"""Return `(q,p)=(5,2)` and `q=5, p=2` as the tuple of values in the order of `names`. Other texts stay as they are.
+    r"""Return `(q,p)=(5,2)` and `q=5, p=2` as the tuple of values in the order of `names`. Keep other texts.
     If `names` is None, single letters are in alphabetical order, and other names (`r=3, \theta=0`) as written."""
     equations = (answer,) if answer.kind == "relation" else answer.items
     if {(e.kind, e.marks) for e in equations} != {("relation", ("=",))} or {*answer.marks} & {"or", "lor"}:
