@@ -6,7 +6,7 @@ import os
 import traceback
 from collections.abc import Collection, Iterable
 
-#: What the user can do about an error of the file system.
+#: What the user can do about each error of the file system.
 FIXES = {
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "make room"),
     **dict.fromkeys((errno.EROFS, errno.EACCES), "let this user read and write there"),
@@ -21,13 +21,13 @@ FULL = (os.strerror(errno.ENOSPC), os.strerror(errno.EDQUOT), "database or disk 
 
 
 class UserError(Exception):
-    """A mistake of the user or of their input. The command line prints the message and exits with `exit_code`."""
+    """A mistake of the user, or in their input. The command line prints the message and exits with `exit_code`."""
 
     exit_code = 2
 
 
 class NotHere(UserError):
-    """An input is not on this machine. A plan can be made without the input's content. what: the input."""
+    """An input that is not on this machine. A plan needs only its name. what: the input."""
 
     def __init__(self, what: str, message: str) -> None:
         super().__init__(message)
@@ -35,25 +35,25 @@ class NotHere(UserError):
 
 
 class Parked(UserError):
-    """A resumable stop: a budget limit, a quota, or an engine that is gone. The same command resumes a parked run."""
+    """A stop that the same command resumes: a budget limit, a quota, or an engine that is gone."""
 
     exit_code = 75
 
 
 class ArmsFailed(UserError):
-    """Some arms of a study failed; the others were finished."""
+    """Some arms of a study failed. The others were finished."""
 
 
 class Unreachable(Parked):
-    """Object storage did not answer within the command's patience."""
+    """Object storage did not answer within the time that the command waits."""
 
 
 class Notice(UserWarning):
-    """A message to the user that does not stop the command. Commands print it on standard error."""
+    """A message to the user that does not stop the command. Commands print it to standard error."""
 
 
 def printable(text: str, kept: str = "") -> str:
-    r"""Replace control characters, which could set a terminal's title or write its clipboard. kept: those that stay.
+    r"""Replace control characters, which could change a terminal's title or clipboard. kept: characters that stay.
 
     >>> printable("title\x1b]0;\n", kept="\n") == "title\ufffd]0;\n"
     True
@@ -72,13 +72,13 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def check_known(what: str, name: str, known: Collection[str]) -> None:
-    """Raise UserError with the known names if a name is not one of them. what: what is named."""
+    """Raise UserError with the known names if `name` is not among them. what: the kind of name, for the message."""
     if name not in known:
         raise UserError(f"unknown {what} '{name[:60]}'{did_you_mean(name, known)} (known: {', '.join(known)})")
 
 
 def disk_fault(error: BaseException) -> str | None:
-    """Return a sentence for an error of a full, read-only, forbidden or failing disk, from any library; else None.
+    """Return a message for an error of a full, read-only, forbidden or failing disk, from any library; else None.
 
     >>> disk_fault(RuntimeError("I/O error: No space left on device (os error 28)"))
     'No space left on device; what was made before is kept: make room and run the same command again'
@@ -100,7 +100,7 @@ def disk_fault(error: BaseException) -> str | None:
 
 
 def as_user_error(error: Exception) -> UserError:
-    """Return the error as a UserError, which can be sent to another process; print an unexpected one's traceback."""
+    """Return the error as a UserError, which can be sent to another process. Print an unexpected error's traceback."""
     if isinstance(error, UserError):
         return error
     if (text := disk_fault(error)) is None:

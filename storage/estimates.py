@@ -1,7 +1,7 @@
-"""Rules that SQL and Python share: bands, pass@k, the bootstrap over problems, the interval of a difference.
+"""Estimates that SQL and Python share: bands, pass@k, the bootstrap over problems, the interval of a difference.
 
-Axes: P problems, V columns, K values of k, C classes (docs/architecture.md). An undefined value is a masked entry in
-Python and null in SQL, never 0 or 1.
+Axes: P problems, V columns, K values of k, C classes (docs/architecture.md). An undefined value is masked in Python and
+null in SQL, never 0 or 1.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ import pyarrow as pa
 
 
 class Band(StrEnum):
-    """The bands, in display order. Bands use the column `correct` only: a group of wrong rollouts with mixed tags is
+    """The bands, in display order. Only the column `correct` decides. So a group of wrong rollouts with mixed tags is
     `all_zero`, although its advantages are not zero."""
 
     ALL_ZERO = "all_zero"
@@ -32,7 +32,7 @@ def band(num_correct: int, group_size: int) -> Band:
 
 
 def in_variance_band(num_correct: int, group_size: int) -> bool:
-    """Return whether a group has both outcomes; further rollouts do not change that.
+    """Return whether a group has correct and wrong rollouts. Further rollouts cannot change that.
 
     >>> in_variance_band(1, 2), in_variance_band(0, 0)
     (True, False)
@@ -41,7 +41,7 @@ def in_variance_band(num_correct: int, group_size: int) -> bool:
 
 
 def variance_chance(chance: np.ndarray, group_size: int) -> np.ndarray:
-    """Return the probability that a group has both outcomes, from the success rate.
+    """Return the probability that a group has correct and wrong rollouts, given the success rate.
 
     >>> variance_chance(np.array([0.0, 0.5, 1.0]), 2).tolist()
     [0.0, 0.5, 0.0]
@@ -71,12 +71,12 @@ def pass_all_k(n_P: np.ndarray, c_P: np.ndarray, ks_K: Sequence[int]) -> np.ma.M
 
 
 def _all_from(n_P: np.ndarray, m_P: np.ndarray, ks_K: Sequence[int]) -> np.ma.MaskedArray:
-    """Return (P, K) chance that k draws without replacement out of n all fall among m of them: C(m, k)/C(n, k)."""
+    """Return (P, K) chances that all k draws without replacement out of n are among m of them: C(m, k)/C(n, k)."""
     if any(k < 1 for k in ks_K):
         raise ValueError(f"k counts draws, so it is at least 1: {list(ks_K)}")
     chance_P, out_PK = np.ones(len(n_P)), np.zeros((len(n_P), len(ks_K)))
     wanted = {k: [i for i, other in enumerate(ks_K) if other == k] for k in ks_K}
-    for i in range(min(max(ks_K, default=0), max(n_P, default=0))):  # larger k are masked in all groups
+    for i in range(min(max(ks_K, default=0), max(n_P, default=0))):  # a larger k is masked in all groups
         left_P = np.maximum(m_P - i, 0)
         chance_P = chance_P * left_P / np.maximum(n_P - i, 1)
         for column in wanted.get(i + 1, ()):
@@ -92,7 +92,7 @@ def _counts(n_P: np.ndarray, c_P: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def pass_at_k_in_sql(n: pa.ChunkedArray, c: pa.ChunkedArray, k: pa.ChunkedArray) -> pa.Array:
-    """Return pass@k of each group at its own k; null if n < k or one of the three is null.
+    """Return pass@k of each group at its own k; null if n < k, or if one of the three values is null.
 
     >>> pass_at_k_in_sql(*(pa.chunked_array([x]) for x in ([4, 4, 1, None], [1, 1, 1, 1], [1, 2, 2, 1]))).to_pylist()
     [0.25, 0.5, None, None]
@@ -107,11 +107,11 @@ def pass_at_k_in_sql(n: pa.ChunkedArray, c: pa.ChunkedArray, k: pa.ChunkedArray)
 
 #: Level of all printed intervals.
 LEVEL = 0.95
-CHUNK = 1 << 22  # indices drawn at a time, which bounds a bootstrap's memory
+CHUNK = 1 << 22  # indices that are drawn at once; it limits the memory of a bootstrap
 
 
 def resample_means(values_PV: np.ndarray, draws: int, seed: int) -> np.ndarray:
-    """Return (draws, V) means over problems drawn with replacement, the same draws for all columns."""
+    """Return (draws, V) means over problems that are drawn with replacement. All columns share the same draws."""
     rng, size = np.random.default_rng(seed), len(values_PV)
     columns = [np.ascontiguousarray(values_PV[:, v], np.float64) for v in range(values_PV.shape[1])]
     chunk = max(1, CHUNK // max(size, 1))
@@ -125,9 +125,9 @@ def resample_means(values_PV: np.ndarray, draws: int, seed: int) -> np.ndarray:
 
 
 def resample_classes(counts_C: np.ndarray, draws: int, seed: int) -> np.ndarray:
-    """Return (draws, C) bootstrap weights of problems in C classes; rows sum to 1. Problems of one class are
-    exchangeable, so class counts of a bootstrap are multinomial: the same distribution, at a cost that does not grow
-    with the number of problems."""
+    """Return (draws, C) bootstrap weights of problems in C classes; rows sum to 1. Problems of one class are alike, so
+    the counts of a bootstrap over classes are multinomial. Their distribution is the same as over problems, and the
+    cost does not grow with the number of problems."""
     counts_C = np.asarray(counts_C, np.int64)
     total = int(counts_C.sum())
     return np.random.default_rng(seed).multinomial(total, counts_C / total, size=draws) / total
@@ -139,17 +139,17 @@ def percentile_ends(values: np.ndarray) -> tuple[float, float]:
     return float(low), float(high)
 
 
-#: Problems that are added at each end of the range, because n equal problems do not prove that the variance is 0.
+#: Number of problems that is added at each end of the range, because n equal problems do not prove a variance of 0.
 PSEUDO = 0.5
-SEEN = 2.5  # power with which that variance decreases as problems differ
-FEW = 17.0  # divided by n, a correction of the kurtosis of few problems near the ends of the range
-NOTHING = 1e-24  # a variance below this is rounding error of equal values
+SEEN = 2.5  # exponent with which that variance decreases as more problems differ
+FEW = 17.0  # divided by n: correction of the kurtosis of few problems near the ends of the range
+NOTHING = 1e-24  # a smaller variance is rounding error of equal values
 
 
 def tail_freedom(values_PV: np.ndarray, within: bool = False) -> np.ndarray:
     """Return the degrees of freedom_V of the variance over problems, 2n/(kurtosis − 1), at most n − 1.
 
-    within: for values in a bounded range, whose kurtosis few problems underestimate near the ends; adds FEW/n.
+    within: the values have a bounded range. Few problems near its ends underestimate the kurtosis, so FEW/n is added.
 
     >>> tail_freedom(np.array([[1.0, 0.0], [-1, 0], [1, 0], [-1, 5]])).round(3).tolist()
     [3.0, 3.0]
@@ -167,11 +167,10 @@ def _kurtosis(values_PV: np.ndarray) -> np.ndarray:
 
 
 def unseen_variance(values_PV: np.ndarray, reach: float) -> np.ndarray:
-    """Return the variance_V of the mean that unseen values within ±reach may add.
+    """Return the variance_V of the mean that values not seen yet, within ±reach, may add.
 
-    If no problem differs, this variance equals that of half a problem at either end (after Agresti and Min 2005). If m
-    = n/kurtosis problems differ, the variance is divided by (1 + m)^2.5; the exponent was chosen by simulation
-    (docs/coverage.md).
+    If all problems are equal, it is the variance of half a problem at each end (after Agresti and Min 2005). If m =
+    n/kurtosis problems differ, it is divided by (1 + m)^2.5. The exponent was chosen by simulation (docs/coverage.md).
 
     >>> unseen_variance(np.array([[0.0, 1.0], [0, -1], [0, 1], [0, -1]]), 1.0).round(4)
     array([0.0333, 0.0006])
@@ -181,7 +180,7 @@ def unseen_variance(values_PV: np.ndarray, reach: float) -> np.ndarray:
 
 
 def interval_over_problems(values_P: Sequence[float]) -> list[float] | None:
-    """Return [low, high] of a mean of differences of shares, 95 %; None for one problem. In SQL:
+    """Return [low, high], the 95 % interval of a mean of differences of shares; None for one problem. In SQL write
     `interval_over_problems(list(x order by problem_id))`.
 
     >>> [round(end, 3) for end in interval_over_problems([0.5, 0.0, 0.25, 0.0]) or []]

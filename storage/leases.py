@@ -1,9 +1,9 @@
-"""Leases: which process makes a piece of work, so that no two processes or machines pay for it.
+"""Leases: which process makes a piece of work, so that it is not paid twice.
 
 A lease is a small document (a file, or an object of a bucket) with a list of [holder, keys]. A process replaces a lease
-only if it is still the version that the process read (`If-Match`). Each holder has a document that its heartbeat
-replaces. A holder is dead after SILENCE_SECONDS without a heartbeat, or if its process on this machine is gone. Clocks
-of two machines are never compared: a waiting process measures the seconds since the heartbeat last changed.
+only if the document is still the version that it read (`If-Match`). Each holder has a document that its heartbeats
+replace. A holder is dead if its process on this machine is gone, or after SILENCE_SECONDS without a heartbeat. The
+clocks of two machines are never compared: a waiting process measures the time since the heartbeat last changed.
 """
 
 import fcntl
@@ -29,22 +29,22 @@ from storage.objects import Objects, impatient
 from storage.roots import lock_file
 
 BEAT_SECONDS, SILENCE_SECONDS = 10.0, 60.0
-#: Seconds between two checks of a waiting process, on a disk and in a bucket.
+#: Seconds between two checks of a waiting process: on a disk (True), in a bucket (False).
 POLL_SECONDS = {True: 0.1, False: 2.0}
 FOLDER = ".leases/"
 Claims = list[tuple[str, list[str]]]
-#: Ended holders of this process; leases that they still have are free.
+#: Holders of this process that have ended. Leases that still name them are free.
 _ended: set[str] = set()
 
 
 @contextmanager
 def beating(beat: Callable[[], None], every: float = BEAT_SECONDS) -> Iterator[None]:
-    """Call `beat` every few seconds from a thread while the block runs."""
+    """Call `beat` every few seconds from another thread while the block runs."""
     over = threading.Event()
 
     def loop() -> None:
         while not over.wait(every):
-            with suppress(UserError, OSError), impatient():  # lasting faults fail the run's own writes
+            with suppress(UserError, OSError), impatient():  # a fault that lasts makes the run's own writes fail
                 beat()
 
     thread = threading.Thread(target=loop, name="heartbeat", daemon=True)
@@ -58,7 +58,7 @@ def beating(beat: Callable[[], None], every: float = BEAT_SECONDS) -> Iterator[N
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """Documents in a folder, on a local disk or a share."""
+    """Documents in a folder, on a local disk or a network disk."""
 
     root: Path
 
@@ -95,7 +95,7 @@ Documents = Folder | Objects
 
 @functools.cache
 def machine() -> str:
-    """Return a name for this host, its boot, and the namespace of its process numbers."""
+    """Return a name for this host, its present boot, and the namespace of its process ids."""
     spaces = [Path("/proc/self/ns/pid"), Path("/proc/sys/kernel/random/boot_id")]
     ids = [os.readlink(path) if path.is_symlink() else path.read_text().strip() for path in spaces if path.exists()]
     return " ".join([socket.gethostname(), *ids])
@@ -113,7 +113,7 @@ def leases_of(root: Path) -> "Leases":
 
 @dataclass
 class Leases:
-    """The leases of this process in one root. Thread-safe. command: process id of the command it belongs to."""
+    """The leases that this process holds in one root. Thread-safe. command: id of the command's main process."""
 
     documents: Documents
     poll: float
@@ -136,9 +136,12 @@ class Leases:
         whole: bool = True,
         wait: bool = True,
     ) -> Iterator[dict[str, set[str]]]:
-        """Hold leases on keys: on all of them, or with `whole=False` on the free ones, as soon as one is free; with
-        `wait=False` perhaps on none. A waiting process holds no lease, so there is no deadlock. tell: receives a
-        description of the holder of the lease."""
+        """Hold leases on the wanted keys. Yield the keys that this process holds.
+
+        whole: wait until all keys are free. Otherwise wait until one is free, and hold those that are. wait: False does
+        not wait, and may hold none. A waiting process holds no lease, so deadlocks cannot occur. tell: receives a
+        description of who holds the lease.
+        """
         with self.present():
             last, mine = "", self._claim(wanted, whole)
             while wait and not mine:
@@ -155,13 +158,13 @@ class Leases:
             self._release(mine)
 
     def check(self) -> None:
-        """Raise Parked if another process took over a lease, because this one was silent for too long."""
+        """Raise Parked if another process took over a lease because this process was silent for too long."""
         if not self.held or time.monotonic() - self._renewed < SILENCE_SECONDS / 2:
             return
         self._beat()
         for name, keys in list(self.held):
             mine = (self.holder, keys)
-            # rewritten, so that a process that is about to take it over must read it again
+            # write the lease again, so that a process that is taking it over must read it again
             if not self._change(name, lambda c, mine=mine: [*_without(c, mine), mine] if mine in c else None):
                 raise Parked(
                     f"{name}: another machine took over this one's work, because this one was silent for"
@@ -179,7 +182,7 @@ class Leases:
         return mine
 
     def _free(self, name: str, keys: Sequence[str], whole: bool) -> list[str]:
-        """Take the free keys. A claim that this process failed to release counts as free."""
+        """Take the free keys. A claim that this process failed to release is free too."""
         free: list[str] = []
         self._tried.append((name, free))
 
@@ -206,11 +209,11 @@ class Leases:
     def _release(self, mine: Mapping[str, list[str]]) -> None:
         for name, keys in mine.items():
             self.held.remove((name, keys))
-            with suppress(UserError):  # otherwise the lease expires
+            with suppress(UserError):  # the lease expires by itself
                 self._change(name, lambda claims, keys=keys: _without(claims, (self.holder, keys)))
 
     def _change(self, name: str, change: Callable[[Claims], Claims | None]) -> bool:
-        """Replace a lease's claims by those that `change` returns. Return False if it returns None."""
+        """Replace the claims of a lease by the result of `change`. Return False if the result is None."""
         while True:
             found = self.documents.get(document := f"{FOLDER}{name}")
             after = change(_claims(found))
@@ -221,7 +224,7 @@ class Leases:
                 return True
 
     def _others(self, wanted: Mapping[str, Sequence[str]]) -> str:
-        """Describe the holder of the first lease that is not free, unless it is a process of the same command."""
+        """Describe who holds the first lease that is not free. Return an empty text for the same command's process."""
         for name in wanted:
             for holder, _ in _claims(self.documents.get(f"{FOLDER}{name}")):
                 if holder != self.holder and self._lives(holder) and (found := self.documents.get(_of(holder))):
@@ -244,7 +247,7 @@ class Leases:
 
     @contextmanager
     def present(self) -> Iterator[None]:
-        """Keep a heartbeat while any thread is in such a block."""
+        """Send heartbeats while any thread is in a block of this kind."""
         with self._lock:
             if self._inside == 0:
                 self.holder = uuid.uuid4().hex

@@ -1,8 +1,8 @@
-"""The ledger: every rollout ever paid for, in append-only Parquet shards.
+"""The ledger: every rollout that was ever paid for, in append-only Parquet shards.
 
 A rollout's identity is (policy, sampling parameters, problem_id, rollout index). Shards are in
-`ledger/<policy>/<sampling>/`; a shard is written atomically and never changed. If two samplers race, the first row of
-an identity counts; the others stay in the shards and are counted by `duplicates`.
+`ledger/<policy>/<sampling>/`. A shard is written atomically and never changes. If two samplers store the same identity,
+the first row counts. The others stay in the shards, and `duplicates` counts them.
 """
 
 import os
@@ -28,7 +28,7 @@ from storage.mirror import mirror_of
 from storage.roots import sync, write_durably
 from storage.sql import query
 
-#: A ledger row is a rollout plus the columns that training needs.
+#: The columns of the ledger: those of a rollout, and those that training needs.
 LEDGER = joined(
     ROLLOUT,
     columns(
@@ -40,10 +40,10 @@ LEDGER = joined(
 ABOUT = "about.json"
 #: Digits of a shard's sha256 in its name. Parquet's page checksums do not cover headers.
 DIGEST_DIGITS = 16
-#: Number of shards whose keys are cached.
+#: Number of shards whose keys are kept in memory.
 SHARDS_KNOWN = 16_384
 KEY = ["problem_id", "rollout"]
-#: Columns whose values seldom repeat.
+#: Columns whose values rarely repeat.
 UNIQUE = ("completion", "trace", "prompt_ids", "token_ids", "logprobs")
 
 
@@ -68,11 +68,11 @@ class Ledger:
         return self.root / "ledger" / account.policy / account.sampling
 
     def shards(self, account: Account) -> list[Path]:
-        """Return the shards, oldest first; their names start with the time of writing."""
+        """Return the shards of an account, oldest first. Their names start with the time of writing."""
         return self._found(f"ledger/{account.policy}/{account.sampling}", "shard-*.parquet")
 
     def shard_paths(self) -> list[Path]:
-        """Return the shards of every account."""
+        """Return the shards of all accounts."""
         return self._found("ledger", "*/*/shard-*.parquet")
 
     def _found(self, folder: str, pattern: str) -> list[Path]:
@@ -81,14 +81,14 @@ class Ledger:
         return sorted((self.root / folder).glob(pattern))
 
     def append(self, account: Account, rows: pa.Table, about: dict[str, object], *, unchecked: bool = False) -> Path:
-        """Make rows durable. about: a readable description of the account. unchecked: the rows do not count, and
-        stay on this machine, until `admit` is called."""
+        """Write rows durably. about: a readable description of the account. unchecked: the rows stay on this machine
+        and do not count until `admit` is called."""
         folder = self.folder(account)
         aside = self.root / ".scratch" / f"shard-{uuid.uuid4().hex}"
         try:
             folder.mkdir(parents=True, exist_ok=True)
             aside.parent.mkdir(parents=True, exist_ok=True)
-            if not (folder / ABOUT).exists():  # before the first rows, so that no rows are without it after a crash
+            if not (folder / ABOUT).exists():  # written first, so that a crash leaves no rows without it
                 write_durably(folder / ABOUT, orjson.dumps(about))
                 if self._mirror:
                     self._mirror.push(folder / ABOUT)
@@ -98,7 +98,7 @@ class Ledger:
                 compression="zstd",
                 compression_level=1,
                 write_page_checksum=True,
-                # dictionaries would slow writing of tokens and texts fourfold
+                # dictionaries would make writing tokens and texts four times as slow
                 use_dictionary=[n for n in rows.schema.names if n not in UNIQUE],  # type: ignore[arg-type]
             )
             sync(aside)
@@ -113,18 +113,18 @@ class Ledger:
             aside.unlink(missing_ok=True)
 
     def unchecked(self, account: Account) -> list[Path]:
-        """Return the shards whose rows do not count yet, oldest first."""
+        """Return the shards that do not count yet, oldest first."""
         return sorted(self.folder(account).glob("unchecked-*.parquet"))
 
     def admit(self, shard: Path) -> None:
-        """Count the rows of a shard that was stored unchecked."""
+        """Let the rows of an unchecked shard count."""
         target = shard.rename(shard.with_name(shard.name.replace("unchecked", "shard", 1)))
         sync(target.parent)
         if self._mirror:
             self._mirror.push(target)
 
     def rows(self, account: Account, columns: list[str] | None = None) -> pa.Table | None:
-        """Return all rows, oldest shard first, duplicates included; None if there are none."""
+        """Return all rows with duplicates, oldest shard first; None if there are none."""
         return _joined([read_shard(shard, columns) for shard in self.shards(account)])
 
     def entries(self, account: Account) -> "Entries":
@@ -136,7 +136,7 @@ class Ledger:
         return set(zip(keys["problem_id"].to_pylist(), keys["rollout"].to_pylist(), strict=True))
 
     def read(self, account: Account) -> pa.Table | None:
-        """Return one row per identity, the first one written, oldest first."""
+        """Return one row per identity, the first that was written, oldest first; None if there are none."""
         entries = self.entries(account)
         first = query(
             "select problem_id, rollout, min(place) as nth from keys group by problem_id, rollout", keys=entries.keys
@@ -145,7 +145,7 @@ class Ledger:
         return None if rows is None else rows.drop(["nth"])
 
     def duplicates(self, account: Account) -> int:
-        """Return the number of rollouts that racing samplers paid twice."""
+        """Return the number of rollouts that two samplers both paid for."""
         return self.entries(account).keys.num_rows - len(self.keys(account))
 
     def accounts(self) -> list[tuple[Account, dict[str, object]]]:
@@ -155,7 +155,7 @@ class Ledger:
 
 
 def read_shard(shard: Path, columns: list[str] | None = None) -> pa.Table:
-    """Return the rows of a shard, without columns that an old one lacks. Errors: UserError if it is damaged."""
+    """Return the rows of a shard. Columns that an old shard lacks are missing. Raise UserError if it is damaged."""
     try:
         with pq.ParquetFile(shard, page_checksum_verification=True) as file:
             there = None if columns is None else [c for c in columns if c in file.schema_arrow.names]
@@ -168,7 +168,7 @@ def read_shard(shard: Path, columns: list[str] | None = None) -> pa.Table:
 
 
 def examine_shard(shard: Path) -> None:
-    """Raise UserError if a shard changed since it was written. Names of early versions' shards hold no digest."""
+    """Raise UserError if a shard changed after it was written. Shards of early versions have no digest in the name."""
     read_shard(shard)
     written = shard.stem.rpartition("-")[2]
     if len(written) == DIGEST_DIGITS and not file_digest(shard).startswith(written):
@@ -181,7 +181,7 @@ def _joined(tables: list[pa.Table]) -> pa.Table | None:
 
 
 def _keys_of(shard: Path) -> pa.Table:
-    """Return KEY of a shard's rows, cached by size and time."""
+    """Return the KEY columns of a shard's rows, cached by the file's size and time."""
     found = shard.stat()
     return _remembered_keys(shard, found.st_size, found.st_mtime_ns)
 
@@ -193,8 +193,8 @@ def _remembered_keys(shard: Path, size: int, changed: int) -> pa.Table:
 
 @dataclass(frozen=True, slots=True)
 class Entries:
-    """The positions of an account's rows. If an identity occurs twice, the first row counts. shards: oldest first.
-    keys: columns of KEY and `place`, over the rows of all shards in order."""
+    """Where an account's rows are. If an identity occurs twice, the first row counts. shards: oldest first. keys: KEY
+    columns and `place`, over the rows of all shards in order."""
 
     shards: Sequence[Path]
     keys: pa.Table
@@ -207,15 +207,15 @@ class Entries:
         return cls(shards, keys.append_column("place", pa.array(np.arange(keys.num_rows))))
 
     def lacking(self, wanted: pa.Table) -> list[int]:
-        """Return the `nth` of the wanted rollouts that are missing. wanted: columns of KEY and `nth`."""
-        # a join, then an anti join, so that DuckDB has only the smaller side in memory
+        """Return the `nth` of the wanted rollouts that are missing. wanted: KEY columns and `nth`."""
+        # a join and then an anti-join, so that DuckDB keeps only the smaller side in memory
         there = "select nth from keys join wanted using (problem_id, rollout)"
         found = query(f"select nth from wanted anti join ({there}) using (nth)", wanted=wanted, keys=self._near(wanted))
         return sorted(found["nth"].to_pylist())
 
     def rows(self, wanted: pa.Table, columns: list[str] | None = None) -> pa.Table | None:
-        """Return the wanted rollouts that exist, in the order of `nth`, with the other columns of `wanted`; None
-        without any. Only shards that contain some of these rows are read."""
+        """Return the wanted rollouts that exist, in the order of `nth`, with the other columns of `wanted`; None if
+        none exists. Only shards with such rows are read."""
         found = query(
             "select min(place) as place, wanted.* from wanted join keys using (problem_id, rollout) group by all"
             " order by place",
@@ -231,7 +231,7 @@ class Entries:
         return rows.sort_by("nth")
 
     def _near(self, wanted: pa.Table) -> pa.Table:
-        """Return the keys of the wanted problems only, because all keys may be a million rows in memory."""
+        """Return the keys of the wanted problems only. All keys may be a million rows in memory."""
         return self.keys.filter(pc.field("problem_id").isin(wanted["problem_id"].unique()))
 
     def _taken(self, place_N: np.ndarray, columns: list[str] | None) -> Iterator[pa.Table]:

@@ -1,8 +1,8 @@
 """A root on object storage, with a working copy in a folder.
 
-An artifact's files are uploaded under a prefix of this attempt, then its manifest by a conditional put. The artifact
-therefore exists whole or not at all, and of two racing writers the first wins. Ledger shards, charges and records are
-single objects. Works with any server that supports conditional puts: S3, MinIO, Ceph, R2.
+The files of an artifact are uploaded under a prefix of this attempt, and then its manifest with a conditional put. So
+the artifact exists whole or not at all, and the first of two writers wins. Ledger shards, charges and records are
+single objects. Any server with conditional puts works: S3, MinIO, Ceph, R2.
 """
 
 import functools
@@ -24,13 +24,13 @@ from storage.objects import CONNECTIONS, Listed, Objects
 from storage.roots import ADDRESS, address_of, inside, write_durably
 
 MANIFEST = "manifest.json"
-#: Folders of many objects, left out of listings of artifacts and records.
+#: Folders with many objects, which listings of artifacts and records leave out.
 BULKY = (".leases", ".work", "ledger", "spending")
 #: Seconds for which the state of an artifact is cached.
 BELIEVED_SECONDS = 20.0
-#: A file of the working copy that is younger than this may not be uploaded yet.
+#: The upload of a younger file of the working copy may not have finished.
 UNDERWAY_SECONDS = 60.0
-#: Records and manifests that are read concurrently.
+#: Number of records and manifests that are read at the same time.
 SMALL_AT_ONCE = 32
 
 
@@ -40,30 +40,31 @@ def _mirror(root: Path, address: str) -> "Mirror":
 
 
 def mirror_of(root: Path) -> "Mirror | None":
-    """Return the mirror of a working copy; None for a root that is a plain folder."""
+    """Return the mirror of a working copy; None if the root is a plain folder."""
     address = address_of(root)
     return None if address is None else _mirror(root.resolve(), address)
 
 
 class Mirror(Objects):
-    """The synchronisation of a working copy. Thread-safe. Errors: UserError of the server, after retries."""
+    """Copies between a bucket and its working copy. Thread-safe. Raise UserError for errors of the server, after
+    retries."""
 
     def __init__(self, root: Path, address: str) -> None:
         super().__init__(root, address)
         self._heard: dict[str, tuple[float, int]] = {}
 
-    # files
+    # ---- files
 
     def push(self, path: Path) -> None:
-        """Upload one file of the working copy under its own name."""
+        """Upload one file of the working copy under its name."""
         self.put(path.relative_to(self.root).as_posix(), path)
 
     def forget(self, path: Path) -> None:
-        """Delete the object of one file of the working copy."""
+        """Delete the object of one file."""
         self.delete(path.relative_to(self.root).as_posix())
 
     def sync(self, folder: str) -> None:
-        """Copy files that never change or only grow, in both directions."""
+        """Copy files in both directions, for a folder whose files never change or only grow."""
         remote = self.list(folder)
         here = {
             p.relative_to(self.root).as_posix(): p.stat().st_size
@@ -77,7 +78,7 @@ class Mirror(Objects):
                 self.push(self.root / name)
 
     def follow(self, folder: str) -> None:
-        """Make the records of a folder equal to the root's; records that another machine removed go here too."""
+        """Make the records of a folder equal to those in the bucket. Delete records that another machine removed."""
         before, listed = time.time() - UNDERWAY_SECONDS, self.list(folder)
         self._bring(listed)
         for path in (self.root / folder).glob("*.json*"):
@@ -105,10 +106,10 @@ class Mirror(Objects):
         with ThreadPoolExecutor(CONNECTIONS) as pool:
             list(pool.map(one, pairs))
 
-    # artifacts
+    # ---- artifacts
 
     def refresh(self, ref: Ref, *, files: bool = True, now: bool = False) -> None:
-        """Update the working copy of one artifact. files: include the files beside its rows."""
+        """Update the working copy of one artifact. files: also the files other than rows."""
         local = self.root / ref.kind / str(ref)
         if not now and self._believed(str(ref), local / MANIFEST):
             return
@@ -129,7 +130,7 @@ class Mirror(Objects):
                 self._remember(str(ref), local / MANIFEST)
 
     def bring_rows(self, refs: Sequence[Ref]) -> None:
-        """Download rows without the files beside them."""
+        """Download the rows of artifacts without their other files."""
         with ThreadPoolExecutor(CONNECTIONS) as pool:
             list(pool.map(lambda ref: self.refresh(ref, files=False, now=True), refs))
 
@@ -137,7 +138,7 @@ class Mirror(Objects):
         self._heard[what] = time.monotonic(), _changed(path)
 
     def _believed(self, what: str, path: Path) -> bool:
-        """Return whether the cached state is recent, and no other process of this copy replaced the file since."""
+        """Return whether the cached state is recent, and no other process has replaced the file in the meantime."""
         when, changed = self._heard.get(what, (-BELIEVED_SECONDS, 0))
         return time.monotonic() - when < BELIEVED_SECONDS and _changed(path) == changed
 
@@ -152,7 +153,7 @@ class Mirror(Objects):
             if not target.exists():
                 os.rename(aside, target)
         except FileNotFoundError:
-            return  # deleted during the download
+            return  # the object was deleted during the download
         except OSError as error:
             if not (self.root / ref.kind / str(ref) / MANIFEST).exists():
                 raise UserError(f"root {self.root}: {ref} could not be copied here ({error})") from None
@@ -160,7 +161,7 @@ class Mirror(Objects):
             shutil.rmtree(aside, ignore_errors=True)
 
     def publish(self, folder: Path, ref: Ref, *, over: str | None) -> bool:
-        """Upload a whole artifact; False if another writer was first. over: token of the artifact to be replaced."""
+        """Upload an artifact; return False if another writer was first. over: token of the artifact to replace."""
         raw = (folder / MANIFEST).read_bytes()
         manifest, name = orjson.loads(raw), f"{ref.kind}/{ref}/{MANIFEST}"
         attempt = f"{ref.kind}/{ref}/{manifest['token']}"
@@ -178,7 +179,7 @@ class Mirror(Objects):
         return etag is not None
 
     def token(self, ref: Ref) -> str | None:
-        """Return the token of an artifact in the bucket, or None."""
+        """Return the token of the artifact in the bucket; None if there is no such artifact."""
         remote = self.get(f"{ref.kind}/{ref}/{MANIFEST}")
         return None if remote is None else orjson.loads(remote[0])["token"]
 
@@ -191,18 +192,18 @@ class Mirror(Objects):
         self.delete(*self.list(f"{ref.kind}/{ref}"))
         self._heard.pop(str(ref), None)
 
-    # unfinished artifacts
+    # ---- unfinished artifacts
 
     def bring_work(self, ref: Ref | None = None) -> None:
-        """Download other machines' files of an unfinished artifact, or of all; existing files are not replaced."""
+        """Download files of an unfinished artifact (of all if `ref` is None) that this copy does not have yet."""
         names = [
             name for name in self.list(f".work/{ref}" if ref else ".work") if not (self.root / inside(name)).exists()
         ]
-        for part in (False, True):  # a checkpoint is whole once its JSON is there
+        for part in (False, True):  # JSON comes last: it marks a checkpoint as complete
             self._download([(n, self.root / n) for n in names if n.endswith(".json") == part])
 
     def keep_work(self, ref: Ref, paths: Iterable[Path]) -> None:
-        """Upload these files of an unfinished artifact, JSON last, and delete earlier ones."""
+        """Upload these files of an unfinished artifact, JSON last, and delete its earlier files."""
         wanted, there = {p.relative_to(self.root).as_posix(): p for p in paths}, self.list(f".work/{ref}")
         for name in sorted(wanted.keys() - there.keys(), key=lambda name: name.endswith(".json")):
             self.push(wanted[name])
@@ -222,7 +223,7 @@ class Mirror(Objects):
         self._remember("", self.root / ADDRESS)
 
     def _place(self, name: str, content: bytes) -> None:
-        """Write a record or manifest; rows of an older version of the artifact are removed."""
+        """Write a record or manifest. Remove the rows if they belong to an older version of the artifact."""
         folder = self.root / name.rpartition("/")[0]
         if not _is_manifest(name) or _token(folder) == (manifest := orjson.loads(content))["token"]:
             return write_durably(self.root / name, content)

@@ -20,9 +20,9 @@ from storage.roots import seconds_set
 
 T = TypeVar("T")
 CONNECTIONS = 8
-#: Size of the parts of an upload, of which PARTS_AT_ONCE are in memory. S3 allows 10,000 parts.
+#: Bytes of each part of an upload, parts in memory at the same time, and the most parts (S3 allows 10,000).
 PART_BYTES, PARTS_AT_ONCE, MOST_PARTS = 8 << 20, 2, 9_000
-#: Seconds without an answer after which a command stops, and after which a run stops (`patient`).
+#: Seconds without an answer before a command stops, and before a run stops (`patient`).
 COMMAND_PATIENCE, RUN_PATIENCE = 10.0, 300.0
 NO_CREDENTIALS = "no credentials ({}); set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
 _in_runs = [COMMAND_PATIENCE]
@@ -31,7 +31,7 @@ _thread = threading.local()
 
 @contextmanager
 def patient() -> Iterator[None]:
-    """Wait RUN_PATIENCE for a silent server in this block."""
+    """Wait up to RUN_PATIENCE seconds for a silent server in this block."""
     _in_runs.append(RUN_PATIENCE)
     try:
         yield
@@ -41,7 +41,7 @@ def patient() -> Iterator[None]:
 
 @contextmanager
 def impatient() -> Iterator[None]:
-    """Do not wait for a silent server in this block and thread."""
+    """Do not wait for a silent server in this block and this thread."""
     before, _thread.impatient = getattr(_thread, "impatient", False), True
     try:
         yield
@@ -55,19 +55,19 @@ def _patience() -> float:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """An entry of a listing. size: in bytes. etag: changes with the object."""
+    """An entry of a listing. size: in bytes. etag: changes when the object changes."""
 
     size: int
     etag: str
 
     def holds(self, content: bytes) -> bool:
-        """Return whether the object surely has this content; False if ETags are no digests (encrypting servers)."""
+        """Return whether the object certainly has this content; False on servers whose ETag is not a digest."""
         return self.etag.strip('"') == md5(content, usedforsecurity=False).hexdigest()
 
 
 class Objects:
-    """An artifact root in object storage, `s3://bucket/prefix`. root: its local working copy, named in errors. Errors
-    of every method: UserError for a request that the server refuses, Unreachable if it does not answer."""
+    """A root in object storage, `s3://bucket/prefix`. root: its working copy, for error messages. Every method raises
+    UserError if the server refuses a request, and Unreachable if the server does not answer."""
 
     def __init__(self, root: Path, address: str) -> None:
         self.root, self.address = root, address
@@ -85,13 +85,13 @@ class Objects:
             from botocore.exceptions import BotoCoreError
             from obstore.auth.boto3 import Boto3CredentialProvider
 
-            try:  # profiles and single sign-on, like the AWS command line
+            try:  # reads profiles and single sign-on, like the AWS command line
                 credentials = Boto3CredentialProvider()
             except (BotoCoreError, ValueError) as error:
                 raise self._error(NO_CREDENTIALS.format(error)) from None
         how: Any = {
             "client_options": {"allow_http": True, "connect_timeout": "5s", "read_timeout": "60s", "timeout": "12h"},
-            # few retries, because signals do not interrupt them; `_call` retries for longer
+            # few retries here, because signals cannot interrupt them; `_call` retries for longer
             "retry_config": {"max_retries": 3, "retry_timeout": timedelta(seconds=5)},
             "credential_provider": credentials,
         }
@@ -101,8 +101,8 @@ class Objects:
         return UserError(f"root {self.address}: {message}")
 
     def _call(self, does: str, request: Callable[[Any, Any], T]) -> T:
-        """Return the answer to a request, retried while the server does not answer. request: receives obstore and the
-        store. Errors: FileNotFoundError for a missing object, FileExistsError for a failed condition."""
+        """Return the answer to a request. Repeat the request while the server does not answer. request: gets obstore
+        and the store. Raise FileNotFoundError for a missing object, FileExistsError for a failed condition."""
         store, failing = self._store, 0.0
         import obstore
         from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
@@ -128,7 +128,7 @@ class Objects:
                 time.sleep(min(1.0, patience / 10))
 
     def _refusal(self, does: str, error: Exception, message: str) -> Exception | None:
-        """Return the error if the refusal is permanent, or None if the request should be repeated."""
+        """Return the error of a refusal that is permanent; None if the request should be repeated."""
         if "NoSuchBucket" in str(error):
             return self._error(f"there is no bucket '{self.bucket}' at this server")
         if isinstance(error, FileNotFoundError):
@@ -140,7 +140,7 @@ class Objects:
         return None
 
     def get(self, name: str) -> tuple[bytes, str] | None:
-        """Return (content, etag) of an object, or None."""
+        """Return (content, etag) of an object; None if it does not exist."""
 
         def request(obstore: Any, store: Any) -> tuple[bytes, str]:
             found = obstore.get(store, name)
@@ -152,7 +152,7 @@ class Objects:
             return None
 
     def fetch(self, name: str, target: Path) -> None:
-        """Stream an object into a file. Errors: FileNotFoundError."""
+        """Stream an object into a file. Raise FileNotFoundError if the object does not exist."""
 
         def request(obstore: Any, store: Any) -> None:
             with target.open("wb") as file:
@@ -162,10 +162,8 @@ class Objects:
         self._call(f"reading {name}", request)
 
     def put(self, name: str, content: bytes | Path, **condition: str) -> str | None:
-        """Write an object, streamed if it is a file; return its ETag, or None if the condition does not hold.
-
-        condition: IfNoneMatch="*" or IfMatch=etag.
-        """
+        """Write an object, streaming a file. Return its ETag, or None if the condition does not hold. condition:
+        IfNoneMatch="*" or IfMatch=etag."""
         how: dict[str, Any] = {"mode": {"e_tag": condition["IfMatch"]} if "IfMatch" in condition else "create"}
         if not condition:
             size = content.stat().st_size if isinstance(content, Path) else len(content)
@@ -174,10 +172,10 @@ class Objects:
             put = self._call(f"writing {name}", lambda obstore, store: obstore.put(store, name, content, **how))
             return put["e_tag"]
         except FileNotFoundError:
-            if "IfMatch" in condition:  # the object to replace is gone
+            if "IfMatch" in condition:  # the object to replace does not exist
                 return None
             raise
-        except FileExistsError:  # possibly written by this request, whose answer was lost
+        except FileExistsError:  # perhaps this same request wrote it, and the answer was lost
             found = self.get(name)
             return found[1] if found and found[0] == content else None
 
@@ -186,7 +184,7 @@ class Objects:
             self._call(f"deleting {names[0]}", lambda obstore, store: obstore.delete(store, list(names)))
 
     def check(self) -> None:
-        """Raise UserError if the root cannot be written, or the server ignores conditions of puts."""
+        """Raise UserError if the root cannot be written, or if the server ignores the conditions of puts."""
         name = f".scratch/probe-{uuid.uuid4().hex}"
         if not self.put(name, b"varband", IfNoneMatch="*") or self.put(name, b"again", IfNoneMatch="*"):
             raise self._error("the server ignores `If-None-Match`, so racing writers could collide")
@@ -197,11 +195,11 @@ class Objects:
         found: dict[str, Listed] = {}
 
         def request(obstore: Any, store: Any, after: str | None) -> str | None:
-            """Return the position to continue at, or None at the end of the listing."""
+            """Return where to continue, or None at the end of the listing."""
             for page in obstore.list(store, folder or None, offset=after, chunk_size=1000):
                 for one in page:
                     if (room := one["path"].partition("/")[0]) in but:
-                        return f"{room}0"  # the character after a slash
+                        return f"{room}0"  # "0" is the character after "/"
                     found[one["path"]] = Listed(one["size"], one["e_tag"])
             return None
 
@@ -212,7 +210,7 @@ class Objects:
 
 
 def _cause(message: str) -> str:
-    """Return the host and the cause from an error message of obstore.
+    """Return host and cause from an error message of obstore.
 
     >>> _cause("Error performing GET http://127.0.0.1:9/b?x=1 in 9ms, after 3 retries  - HTTP error: request failed")
     'http://127.0.0.1:9: HTTP error: request failed'

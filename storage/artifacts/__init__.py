@@ -1,4 +1,4 @@
-"""Artifacts: their schemas, refs, manifests, and the store, which writes them atomically."""
+"""Artifacts: their schemas, refs and manifests, and the store, which writes each artifact whole or not at all."""
 
 from storage.artifacts import schemas
 

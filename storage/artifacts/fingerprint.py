@@ -1,4 +1,4 @@
-"""Canonical JSON of a recipe and its hash. Values whose text could differ between two processes are refused."""
+"""The canonical JSON of a recipe, and its hash. A value whose text could differ between two processes is an error."""
 
 import dataclasses
 import enum
@@ -17,24 +17,24 @@ HEX_DIGITS = 16
 
 
 class Ruled:
-    """Base of dataclasses whose fields select versioned rules; a new version changes fingerprints."""
+    """Base of dataclasses whose fields select versioned rules. A new version of such a rule changes fingerprints."""
 
     __slots__ = ()
 
     def versions(self) -> Mapping[str, int | str]:
-        """Return the selected rules with a version above 1, or from another package."""
+        """Return the selected rules whose version is above 1, or that another package provides."""
         return {}
 
 
 class Ambiguous(TypeError):
-    """A value without a unique text, so that two runs could fingerprint it differently."""
+    """A value without a unique text. Two processes could give it different fingerprints."""
 
 
 def canonical(value: object) -> object:
-    """Return the identity of a value as JSON: tuples become lists, dataclasses tagged dicts, enums their value.
+    """Return a value as canonical JSON: tuples become lists, dataclasses tagged dicts, and enums their value.
 
-    Fields of a dataclass at their declared default are left out, so that a new field changes no existing name. Fields
-    that are labels (`compare=False`) are left out too. Defaults from a factory are always included.
+    Fields of a dataclass at their declared default are left out, so that a new field changes no existing fingerprint.
+    Labels (fields with `compare=False`) are left out too. A default from a factory always stays.
 
     >>> canonical({"b": (1, 2.0), "a": None})
     {'a': None, 'b': [1, {'float': '2.0'}]}
@@ -43,12 +43,12 @@ def canonical(value: object) -> object:
 
 
 def recorded(value: object) -> object:
-    """Return the canonical form with every field, also defaults and labels, for manifests."""
+    """Return the canonical form with all fields, also defaults and labels. Manifests contain this form."""
     return _spelt(value, whole=True)
 
 
 def is_default(value: object, default: object) -> bool:
-    """Return whether a value is the declared default; 0 and 0.0 differ, and 1 and True, as in their canonical forms.
+    """Return whether a value is the declared default. As in canonical JSON, 0 is not 0.0, and 1 is not True.
 
     >>> is_default(0.0, 0.0), is_default(0, 0.0)
     (True, False)
@@ -92,7 +92,7 @@ def restored(kind: type[T], value: Any) -> T: ...
 @overload
 def restored(kind: Any, value: Any) -> Any: ...
 def restored(kind: Any, value: Any) -> Any:
-    """Return the value of a type from its canonical form. Errors: UserError if the form belongs to another type.
+    """Return a value of type `kind` from its canonical form. Raise UserError if the form belongs to another type.
 
     >>> restored(tuple[float, ...], canonical((1.0, 2.5)))
     (1.0, 2.5)
@@ -122,7 +122,8 @@ def restored(kind: Any, value: Any) -> Any:
 
 
 def fingerprint(value: object) -> str:
-    """Return 16 hex digits of sha256 over canonical JSON. One in 10^7 stores of a million artifacts has a collision."""
+    """Return 16 hex digits of sha256 over canonical JSON. Of 10^7 stores with a million artifacts, one has a
+    collision."""
     return hashlib.sha256(_text(canonical(value)).encode()).hexdigest()[:HEX_DIGITS]
 
 
@@ -131,7 +132,7 @@ def _text(form: object) -> str:
 
 
 def derived_seed(*parts: object) -> int:
-    """Return a 31-bit seed that is a function of its parts: the same on every machine.
+    """Return a 31-bit seed that depends only on the parts, and is the same on every machine.
 
     >>> derived_seed(0, "p1", 3) == derived_seed(0, "p1", 3) != derived_seed(0, "p1", 4)
     True

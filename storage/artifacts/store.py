@@ -1,7 +1,7 @@
-"""The artifact store: immutable folders of Parquet + manifest under one root.
+"""The artifact store: immutable folders of Parquet with a manifest, under one root.
 
-An artifact is written to scratch, fsynced and renamed, so it exists whole or not at all; of two writers the first wins.
-Only the store decides which artifacts are reused.
+An artifact is written to a scratch folder, flushed to disk and renamed, so it exists whole or not at all. If two
+processes write the same artifact, the first one wins. Only the store decides which artifacts are reused.
 """
 
 import errno
@@ -29,19 +29,19 @@ from storage.roots import linkless, sync, sync_tree
 
 K = TypeVar("K", bound=Ref)
 DATA, MANIFEST, FILES = "data.parquet", "manifest.json", "files"
-#: File in a light artifact's folder that lists the manifest's files missing in this copy.
+#: File in the folder of a light copy that lists the files that are in the manifest but not in the copy.
 LEFT = "left.json"
 
 
 def left_out(folder: Path) -> frozenset[str]:
-    """Return the files of an artifact's manifest that a light copy does not have."""
+    """Return the files that are in an artifact's manifest but not in its light copy."""
     with suppress(OSError, orjson.JSONDecodeError):
         return frozenset(orjson.loads((folder / LEFT).read_bytes()))
     return frozenset()
 
 
 class Store:
-    """Artifacts under `root`. Safe to share between threads, processes and machines."""
+    """The artifacts under `root`. Threads, processes and machines may share it."""
 
     def __init__(self, root: Path | str) -> None:
         self.root = Path(root)
@@ -72,11 +72,11 @@ class Store:
         return self.root / ref.kind / str(ref)
 
     def files(self, ref: Ref) -> Path:
-        """Return the folder of files beside an artifact's rows."""
+        """Return the folder of the artifact's files other than rows."""
         return self.path(ref) / FILES
 
     def has(self, ref: Ref) -> bool:
-        """Return whether the artifact exists and is intact. An artifact's files are checked once per process."""
+        """Return whether the artifact exists and is intact. Its files are checked once per process."""
         manifest_path = self.path(ref) / MANIFEST
         if self._mirror:
             self._mirror.refresh(ref)
@@ -97,26 +97,26 @@ class Store:
         return True
 
     def rows_of(self, refs: Iterable[Ref]) -> list[Path]:
-        """Return the Parquet of these artifacts, unverified. Raise UserError if a file is a link."""
+        """Return the Parquet files of artifacts without checking them. Raise UserError if one is a link."""
         paths = {ref: linkless(self.root, f"{ref.kind}/{ref}/{DATA}") for ref in refs}
         if self._mirror:
             self._mirror.bring_rows([ref for ref, path in paths.items() if not path.exists()])
         return list(paths.values())
 
     def fresh(self, ref: Ref) -> bool:
-        """Return whether the artifact exists, and its inputs were not remade since."""
+        """Return whether the artifact exists and was made from the present versions of its inputs."""
         if not self.has(ref):
             return False
         made_from = self._verified[ref].made_from
         return all(self.has(i := Ref.parse(text)) and self._verified[i].token == t for text, t in made_from.items())
 
     def _intact(self, ref: Ref, entry: FileEntry) -> bool:
-        """Return whether a file matches its entry in the manifest. Errors: UserError for a link within the artifact."""
+        """Return whether a file is as its entry in the manifest says. Raise UserError for a link in the artifact."""
         path = linkless(self.root / ref.kind, f"{ref}/{entry.path}")
         return path.is_file() and path.stat().st_size == entry.bytes and file_digest(path) == entry.sha256
 
     def examine(self, manifest: Manifest) -> None:
-        """Raise UserError naming the first file that differs from the manifest."""
+        """Raise UserError with the first file that differs from the manifest."""
         left = left_out(self.path(manifest.ref))
         for entry in (e for e in manifest.files if e.path not in left):
             if not self._intact(manifest.ref, entry):
@@ -136,7 +136,7 @@ class Store:
         return pq.ParquetFile(self.path(ref) / DATA).read(columns=columns)
 
     def check(self, ref: Ref) -> None:
-        """Download the artifact if it is on object storage. Raise UserError if the artifact is missing or damaged."""
+        """Download an artifact from object storage. Raise UserError if it is missing or damaged."""
         if not self.has(ref):
             state = "is damaged: run the same command again to remake it" if self.path(ref).exists() else "is not here"
             raise UserError(f"artifact {ref} under {self.root} {state}")
@@ -147,16 +147,16 @@ class Store:
         return read_parts(self.path(ref) / DATA, columns)
 
     def keys(self, ref: Ref, by: list[str]) -> pa.Table:
-        """Return these columns of all rows, texts as dictionaries."""
+        """Return these columns of all rows, with texts encoded as dictionaries."""
         self.check(ref)
         return pq.ParquetFile(self.path(ref) / DATA, read_dictionary=by).read(columns=by)
 
     def groups(self, ref: Ref, by: list[str], columns: list[str] | None = None) -> Iterator[pa.Table]:
-        """Yield parts of whole groups: rows that are equal in `by`, which are among `columns`."""
+        """Yield parts of whole groups. A group has equal values in the columns `by`, which are among `columns`."""
         return whole_groups(self.parts(ref, columns), self.keys(ref, by))
 
     def refs(self, kind: str | None = None) -> list[Ref]:
-        """Return every artifact that has a manifest, sorted and unverified."""
+        """Return all artifacts that have a manifest, sorted, without checking them."""
         if self._mirror:
             self._mirror.refresh_names()
         found = list[Ref]()
@@ -168,8 +168,8 @@ class Store:
         return found
 
     def write(self, ref: Ref, payload: Payload, recipe: Recipe, provenance: Provenance) -> int:
-        """Write an artifact; return its number of rows. If another writer was first, the artifact of that writer stays,
-        unless it is stale or damaged. Errors: WrongRows if the rows are not of the ref's kind."""
+        """Write an artifact, and return its number of rows. If another process wrote it first, that artifact stays,
+        unless it is stale or damaged. Raise WrongRows if the schema is not that of the kind."""
         aside = self.scratch / f"{ref}-{uuid.uuid4().hex}"
         try:
             aside.mkdir(parents=True)
@@ -197,7 +197,7 @@ class Store:
             shutil.rmtree(aside, ignore_errors=True)
 
     def publish(self, aside: Path, ref: Ref, *, replace: bool = False) -> None:
-        """Move a finished folder into place. replace: also over a fresh artifact."""
+        """Move a finished folder into place. replace: even if a fresh artifact is there."""
         if self._mirror and replace:
             self._mirror.publish(aside, ref, over=self._mirror.token(ref))
         elif self._mirror and not self._won(self._mirror, aside, ref):
@@ -218,7 +218,7 @@ class Store:
         sync(target.parent)
 
     def _won(self, mirror: Mirror, aside: Path, ref: Ref) -> bool:
-        """Publish on object storage; return whether this writer won: the first, unless its artifact is stale."""
+        """Publish on object storage. Return whether this process wrote first, or replaced a stale artifact."""
         if mirror.publish(aside, ref, over=None):
             return True
         mirror.refresh(ref, now=True)
@@ -227,7 +227,7 @@ class Store:
         return mirror.publish(aside, ref, over=mirror.token(ref)) or self._won(mirror, aside, ref)
 
     def delete(self, ref: Ref) -> None:
-        """Remove one artifact; it is renamed first, so that readers never see a part of it."""
+        """Remove an artifact. It is renamed first, so that readers never see a part of it."""
         if self._mirror:
             self._mirror.remove(ref)
         grave = self.scratch / f"deleted-{ref}-{uuid.uuid4().hex}"
@@ -236,21 +236,23 @@ class Store:
         shutil.rmtree(grave)
 
     def bring_work(self, ref: Ref) -> None:
-        """Download from object storage another machine's files of an unfinished artifact."""
+        """Download the files of an unfinished artifact that another machine put on object storage."""
         if self._mirror:
             self._mirror.bring_work(ref)
 
     @contextmanager
     def keeping(self, ref: Ref) -> Iterator[Callable[[Sequence[Path]], None]]:
-        """Yield a function that keeps files of an unfinished artifact for other machines and replaces earlier ones. On
-        object storage checkpoints are uploaded in the background; if several wait, only the newest is uploaded. If the
-        root is on a disk, do nothing. The block ends after the last upload."""
+        """Yield a function that stores files of an unfinished artifact for other machines, in place of earlier files.
+
+        On object storage, files are uploaded in the background; of several waiting checkpoints only the newest is. The
+        block ends after the last upload. In a root on disk the function does nothing.
+        """
         if (mirror := self._mirror) is None:
             yield lambda paths: None
             return
 
         def upload(paths: Sequence[Path]) -> None:
-            with suppress(FileNotFoundError):  # meanwhile replaced by a newer one
+            with suppress(FileNotFoundError):  # a newer checkpoint replaced the file
                 mirror.keep_work(ref, paths)
 
         with ThreadPoolExecutor(1, thread_name_prefix="keeping") as thread:
@@ -265,15 +267,15 @@ class Store:
                 one.result()
 
     def finish_work(self, ref: Ref) -> None:
-        """Delete the kept files of a finished artifact from object storage."""
+        """Delete the files of a finished artifact's unfinished state from object storage."""
         if self._mirror:
             self._mirror.keep_work(ref, ())
 
     @contextmanager
     def making(self, ref: Ref, tell: Callable[[str], None] = lambda _: None) -> Iterator[None]:
-        """Hold the lease of `ref` while it is made. A second process waits for the artifact and reuses it."""
+        """Hold the lease of `ref` while it is made. Another process waits for the artifact and reuses it."""
         with leases_of(self.root).claimed({str(ref): ["whole"]}, tell):
-            if self._mirror:  # another machine may have made it since this one last looked
+            if self._mirror:  # another machine may have made the artifact in the meantime
                 self._mirror.refresh(ref, now=True)
             yield
 
