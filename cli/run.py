@@ -187,7 +187,8 @@ def plan(root: Path, budget: str | None, stages: bool, as_json: bool, **wishes: 
 @options.as_json
 def resume(run: str, root: Path, budget: str | None, anyway: bool, shared: bool, as_json: bool) -> None:
     """Resume RUN, a paused, crashed or interrupted run, given by its id (`varband runs`) or its study's name. The
-    budget is for the whole run, including earlier attempts. Limits that --budget does not name stay as they are."""
+    budget is for the whole run, including earlier attempts. Limits that --budget does not name stay as they are. RUN
+    keeps the settings that it began with: after a change of the study's file, `varband run FILE` begins another run."""
     record = run_named(root, run) or read_run(root, run)
     if record.flow_run is not None and os.environ.get("PREFECT_API_URL"):
         from flows.server.deployments import resume_suspended

@@ -126,9 +126,9 @@ def _show_completions(root: Path, ref: str, number: int, failed: bool, as_json: 
                 share = f"{row['failures']:,} of {row['rollouts']:,} completions lack an answer, valid tags or an end"
                 click.secho(f"{arm}: {share}", bold=True)
             ended = "cut off at max_tokens" if row["finish"] == "length" else "ended"
-            tags = "valid tags" if row["tag_valid"] else "no valid tags"
+            tags = "" if row["tag_valid"] else "no valid tags, "  # an arm without tags lacks none
             click.secho(
-                f"\n{row['problem_id']}, rollout {row['rollout']}: {row['verdict']}, {tags}, {ended} after"
+                f"\n{row['problem_id']}, rollout {row['rollout']}: {row['verdict']}, {tags}{ended} after"
                 f" {row['num_tokens']:,} tokens",
                 fg="cyan",
             )
