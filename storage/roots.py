@@ -1,7 +1,7 @@
-"""Roots: the folder of artifacts and ledger, and how files in it are named, read and written durably.
+"""Roots: the folder of artifacts and ledger, and how its files are named, read, and written durably.
 
 A root is a folder (local disk, NFS), or `s3://bucket/prefix` with a working copy in a folder. The working copy has a
-file with the address, and `storage.mirror` synchronises the two. The rest of the code uses the folder.
+file with the address, and `storage.mirror` copies between the two. All other code uses the folder.
 """
 
 import hashlib
@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from storage.errors import UserError
 
-#: File in a working copy with the address of its root.
+#: File of a working copy with the address of its root.
 ADDRESS = ".mirror"
 #: Folders in which this process made working copies.
 _CACHES = set[Path]()
@@ -24,7 +24,7 @@ PREFIX = re.compile(r"[A-Za-z0-9._=-]+(/[A-Za-z0-9._=-]+)*")
 
 
 def root_folder(text: str) -> Path:
-    """Return the folder to use for a root given by the user. Raise UserError if the address is invalid."""
+    """Return the folder of a root that the user named. Raise UserError if the address is invalid."""
     if "\0" in text or not text.strip():
         raise UserError(f"--root {text[:80]!r}: no folder can have this name")
     if "://" not in text:
@@ -51,7 +51,7 @@ def root_folder(text: str) -> Path:
 
 
 def root_option(folder: Path) -> str:
-    """Return the --root option for a suggested command; empty for the default root.
+    """Return the --root option for a command that a message suggests; empty for the default root.
 
     >>> root_option(Path("my store"))
     " --root 'my store'"
@@ -62,12 +62,12 @@ def root_option(folder: Path) -> str:
 
 
 def cache_home() -> Path:
-    """Return the folder of caches that may be deleted: working copies of object storage, compiled kernels."""
+    """Return the folder of caches, which may be deleted: working copies of object storage, compiled kernels."""
     return Path(os.environ.get("VARBAND_CACHE", Path.home() / ".cache" / "varband"))
 
 
 def seconds_set(name: str, default: float) -> float:
-    """Return a duration from the environment. Raise UserError if the variable is not a number."""
+    """Return a duration in seconds from the environment. Raise UserError if the variable is not a number."""
     try:
         return float(os.environ.get(name, default))
     except ValueError:
@@ -75,15 +75,15 @@ def seconds_set(name: str, default: float) -> float:
 
 
 def inside(path: str) -> str:
-    """Return a relative name from a manifest or a listing. Raise UserError if the path would leave its folder."""
+    """Return a relative path from a manifest or a listing. Raise UserError if it would leave its folder."""
     if path.startswith("/") or "\0" in path or "\\" in path or ".." in path.split("/"):
         raise UserError(f"{path[:80]!r} would lie outside the artifact root: it is refused")
     return path
 
 
 def linkless(folder: Path, name: str | Path) -> Path:
-    """Return the path of a name below a folder; only the folder itself may be a link. Errors: UserError for a name that
-    leaves the folder, or for a link in it: a downloaded root could otherwise read, write or empty this user's files."""
+    """Return the path of a name in a folder. Raise UserError if the name leaves the folder, or if a part of it is a
+    link: with links, a downloaded root could read, write or empty other files of this user."""
     path = folder
     for part in Path(inside(str(name))).parts:
         path = path / part
@@ -93,8 +93,8 @@ def linkless(folder: Path, name: str | Path) -> Path:
 
 
 def address_of(folder: Path) -> str | None:
-    """Return the object-storage address of a working copy; None for any other root. The address file of a folder
-    outside this user's cache was not written here, and is ignored."""
+    """Return the object-storage address of a working copy; None for any other root. An address file outside this user's
+    cache folder was not written by this program, and is ignored."""
     if folder.resolve().parent not in {(cache_home() / "roots").resolve(), *_CACHES}:
         return None
     try:
@@ -104,14 +104,14 @@ def address_of(folder: Path) -> str | None:
 
 
 def lock_file(root: Path, name: str) -> Path:
-    """Return the path of a lock file, with its folder made."""
+    """Return the path of a lock file. Create its folder."""
     lock = linkless(root, f".locks/{name}.lock")
     lock.parent.mkdir(parents=True, exist_ok=True)
     return lock
 
 
 def write_durably(path: Path, content: bytes) -> None:
-    """Write to a temporary file, flush it to the disk, rename it. If an OSError occurs, the previous file stays."""
+    """Write to a temporary file, flush it to disk, and rename it. If an OSError occurs, the old file stays."""
     path.parent.mkdir(parents=True, exist_ok=True)
     aside = path.with_name(f"{path.name}.{uuid.uuid4().hex}.tmp")
     try:
@@ -126,7 +126,7 @@ def write_durably(path: Path, content: bytes) -> None:
 
 
 def sync(path: Path) -> None:
-    """Flush a file, or the names in a folder, to the disk."""
+    """Flush a file to disk; for a folder, flush its list of names."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -135,14 +135,14 @@ def sync(path: Path) -> None:
 
 
 def sync_tree(folder: Path) -> None:
-    """Flush every file and folder below, leaves first."""
+    """Flush all files and folders below a path to disk, leaves first."""
     for path in sorted(folder.rglob("*"), reverse=True):
         sync(path)
     sync(folder)
 
 
 def files_in(folder: Path, ending: str) -> list[Path]:
-    """Return the sorted files with this ending. Errors: OSError for an unreadable folder, which a glob hides."""
+    """Return the sorted files with this ending. Raise OSError for an unreadable folder, which a glob would hide."""
     with suppress(FileNotFoundError):
         return sorted(folder / name for name in os.listdir(folder) if name.endswith(ending))
     return []

@@ -1,7 +1,7 @@
-"""SQL over Arrow tables: one private connection per query, because Prefect runs stages in threads, and one thread,
-because the order of a parallel sum of floats changes its last bits.
+"""SQL over Arrow tables. Each query has a private connection, because Prefect runs stages in threads. A connection has
+one thread, because the order of a parallel sum of floats changes its last bits.
 
-The connections share one empty database in memory: a new one costs 18 ms, a connection to it 1 ms.
+The connections share one empty database in memory, because a new one takes 18 ms and a connection to it 1 ms.
 """
 
 import atexit
@@ -19,7 +19,7 @@ import pyarrow as pa
 from storage.estimates import Band, band
 
 T = TypeVar("T")
-#: The last settings of a connection, which statements can neither change nor circumvent.
+#: The last settings of a connection. After them, statements can neither change nor circumvent the settings.
 LOCK = """
 set autoinstall_known_extensions = false;
 set autoload_known_extensions = false;
@@ -28,7 +28,7 @@ set lock_configuration = true;
 """
 QUERIES = Path(__file__).parent / "reading" / "queries"
 HEADER = re.compile(r"\A/\*\n(.*?)\*/\n", re.DOTALL)
-#: Macros for bands and pass@k. Each band has its own test, so that a misspelt band is an error.
+#: Macros for bands and pass@k. Each band has its own macro, so that a misspelt band is an error.
 MACROS = "\n".join(
     (
         f"create macro bands() as {[str(band) for band in Band]};",
@@ -56,12 +56,13 @@ def query(sql: str, parameters: dict[str, object] | None = None, /, **tables: pa
 
 
 def answer(connection: duckdb.DuckDBPyConnection, sql: str, parameters: dict[str, object] | None = None) -> pa.Table:
-    """Return the rows of one statement. A signal interrupts it."""
+    """Return the rows of one statement. A signal interrupts the statement."""
     return _interruptible(connection, lambda: _rows(connection, sql, parameters))
 
 
 def _interruptible(connection: duckdb.DuckDBPyConnection, ask: Callable[[], T]) -> T:
-    """Return the result of `ask`, run in another thread: in the main one DuckDB delays exceptions of signals."""
+    """Return the result of `ask`. It runs in another thread, because in the main thread DuckDB delays the exceptions of
+    signals."""
     if threading.current_thread() is not threading.main_thread():
         return ask()
     future: Future[T] = Future()
@@ -70,7 +71,7 @@ def _interruptible(connection: duckdb.DuckDBPyConnection, ask: Callable[[], T]) 
         thread.start()
         return future.result()
     finally:
-        # a signal may come while the thread starts; an executor would wait for the thread to end
+        # a signal may arrive while the thread starts; an executor would then wait for the thread to end
         while thread.is_alive() or future.running():
             connection.interrupt()
             thread.join(0.01)
@@ -80,7 +81,7 @@ def _ask(future: Future[T], ask: Callable[[], T]) -> None:
     future.set_running_or_notify_cancel()
     try:
         future.set_result(ask())
-    except BaseException as error:  # the caller's to raise
+    except BaseException as error:  # raised again for the caller
         future.set_exception(error)
 
 
@@ -89,10 +90,10 @@ def _rows(connection: duckdb.DuckDBPyConnection, sql: str, parameters: dict[str,
 
 
 def connect(*, threads: int, reads: Iterable[Path] = ()) -> duckdb.DuckDBPyConnection:
-    """Open a private in-memory database with MACROS, bands and estimates. Close the connection before the interpreter
-    exits. threads: 1 makes sums of floats the same on every machine. reads: files and folders that statements may read.
-    SQL statements cannot write files or load extensions."""
-    # imported here, because DuckDB warns of types that live until the interpreter exits
+    """Open a private database in memory, with MACROS, bands and estimates. Close it before the interpreter exits.
+    threads: 1 makes sums of floats the same on every machine. reads: files and folders that statements may read. No
+    statement can write files or load extensions."""
+    # imported here, because DuckDB warns of types that still exist when the interpreter exits
     from duckdb.func import FunctionNullHandling, PythonUDFType
     from duckdb.sqltypes import BIGINT, DOUBLE, VARCHAR
 
@@ -120,7 +121,7 @@ def connect(*, threads: int, reads: Iterable[Path] = ()) -> duckdb.DuckDBPyConne
 
 @cache
 def _database() -> duckdb.DuckDBPyConnection:
-    atexit.register(_database.cache_clear)  # DuckDB warns of objects that live until the interpreter exits
+    atexit.register(_database.cache_clear)  # DuckDB warns of objects that still exist when the interpreter exits
     return connect(threads=1)
 
 
@@ -130,6 +131,6 @@ def named(name: str) -> str:
 
 
 def header(name: str) -> str:
-    """Return the header of a named query: TOML that declares its figure. Empty without one."""
+    """Return the header of a named query: TOML that declares its figure. It is empty for a query without one."""
     found = HEADER.match((QUERIES / f"{name}.sql").read_text(encoding="utf-8"))
     return found[1] if found else ""

@@ -1,4 +1,4 @@
-"""Signals that stop a run: SIGTERM becomes `Parked` (exit code 75), Ctrl-C KeyboardInterrupt (exit code 130)."""
+"""Signals that stop a run. SIGTERM raises `Parked` (exit code 75), and Ctrl-C KeyboardInterrupt (exit code 130)."""
 
 import _weakrefset
 import signal
@@ -11,26 +11,26 @@ from types import CodeType, FrameType
 
 from storage.errors import Parked
 
-#: Delay before retrying a signal that arrived where an exception would be lost.
+#: Delay before a signal is handled again, if it arrived where an exception would be lost.
 RETRY_SECONDS = 0.05
-#: The longest wait for an import to end.
+#: Longest time to wait until an import ends.
 PATIENCE_SECONDS = 4.0
-#: A second signal within this time is ignored: `timeout`, Slurm and others signal a process and its group.
+#: A second signal within this time is ignored, because `timeout`, Slurm and others signal a process and its group.
 TWICE_SECONDS = 0.5
 STOPPED = "stopped by SIGTERM: all finished rollouts and steps are kept; the same command resumes it"
-#: Files in which callbacks of weak references run.
+#: Files whose code calls the callbacks of weak references.
 CALLBACKS = (weakref.__file__, _weakrefset.__file__)
-#: The signals that this process received; it ends with the last of them.
+#: The signals that this process received. The process ends with the last one.
 _received: list[signal.Signals] = []
 
 
 def was_stopped() -> bool:
-    """Return whether a signal asked this process to stop, even if a library turned the signal into another error."""
+    """Return whether a signal asked this process to stop, even if a library raised another error for it."""
     return bool(_received)
 
 
 def end_if_stopped() -> None:
-    """Raise the stop again if a library swallowed it; called before each step and batch."""
+    """Raise the stop again if a library swallowed it. This is called before each step and each batch."""
     if _received:
         raise _ending()
 
@@ -41,8 +41,8 @@ def _ending() -> BaseException:
 
 @contextmanager
 def stop_over_errors() -> Iterator[None]:
-    """Raise the stop instead of a later error. A library that tries several ways to load a model may take the stop for
-    a failed attempt, and then raises an error of its own."""
+    """Raise the stop in place of a later error. A library that tries several ways to load a model may take the stop for
+    a failed try, and then raises its own error."""
     try:
         yield
     except Exception as error:
@@ -53,8 +53,8 @@ def stop_over_errors() -> Iterator[None]:
 
 @contextmanager
 def stopped_by_signals() -> Iterator[None]:
-    """Turn SIGTERM and SIGINT into exceptions in this block. The current batch or step is lost, but an engine's step or
-    a checkpoint that has begun is finished first. A job that was started with Ctrl-C ignored continues to ignore it."""
+    """Turn SIGTERM and SIGINT into exceptions in this block. The current batch or step is lost, but a started engine
+    step or checkpoint is finished first. A job that was started to ignore Ctrl-C still ignores it."""
     times: list[float] = []
     raised: list[float] = []
     _received.clear()
@@ -67,7 +67,7 @@ def stopped_by_signals() -> Iterator[None]:
         if number != signal.SIGALRM:
             _received.append(signal.Signals(number))
         stack = [*_stack(frame)]
-        # in a finaliser or a weak reference's callback an exception is lost; an import turns it into a missing library
+        # a finaliser or the callback of a weak reference loses an exception; an import reports a missing library
         swallows = any(code.co_name == "__del__" or code.co_filename in CALLBACKS for code in stack)
         imports = any(code.co_filename.startswith("<frozen importlib") for code in stack)
         if swallows or (imports and moment - times[0] < PATIENCE_SECONDS):
@@ -91,8 +91,8 @@ def stopped_by_signals() -> Iterator[None]:
 
 @contextmanager
 def deaf_children(*signals: signal.Signals) -> Iterator[None]:
-    """Start this block's processes so that they ignore Ctrl-C, and other signals; their parent ends them."""
-    resource_tracker.ensure_running()  # it would unblock both signals in this process when it starts
+    """Let processes that this block starts ignore Ctrl-C and these signals. Their parent ends them."""
+    resource_tracker.ensure_running()  # it unblocks both signals in this process when it starts, so start it now
     was = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, *signals})
     try:
         yield

@@ -1,1 +1,1 @@
-"""Reading: the catalog, named queries, and data for dashboards."""
+"""Reading a store: the catalog, named queries, and data for dashboards."""

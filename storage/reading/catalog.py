@@ -1,5 +1,4 @@
-"""The catalog: DuckDB views over the Parquet files of every kind. The catalog stores nothing itself, so it is never out
-of date."""
+"""The catalog: DuckDB views over the Parquet files of every kind. It stores nothing, so it is never out of date."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -30,13 +29,13 @@ ARTIFACTS = pa.schema(
 
 
 def artifacts(root: Path) -> pa.Table:
-    """Return one row per artifact, from its manifest. An artifact whose manifest cannot be read is left out."""
+    """Return one row per artifact, from its manifest. An artifact with an unreadable manifest is left out."""
     store = Store(root)
     return artifacts_of(store, store.refs())
 
 
 def artifacts_of(store: Store, refs: Iterable[Ref]) -> pa.Table:
-    """Return the rows of some artifacts. Manifests are read without validation, because there may be thousands."""
+    """Return the rows of these artifacts. Manifests are not validated, because there may be thousands of them."""
     rows = []
     for ref in refs:
         with suppress(OSError, ValueError, KeyError, TypeError):
@@ -49,8 +48,8 @@ def artifacts_of(store: Store, refs: Iterable[Ref]) -> pa.Table:
 
 
 def ask(root: Path, statement: str, study: Sequence[Ref] | None = None) -> pa.Table:
-    """Return the answer to one statement over a view per kind, `artifacts` and `ledger`. study: limits the views to
-    these artifacts and their inputs, without a ledger. Raise UserError with DuckDB's message if the query fails."""
+    """Return the answer to a statement over a view per kind, `artifacts` and `ledger`. study: limit the views to these
+    artifacts and their inputs, without the ledger. Raise UserError with DuckDB's message if the query fails."""
     table, store = artifacts(root), Store(root)
     if study is not None:
         seen = set[Ref]()
@@ -59,7 +58,7 @@ def ask(root: Path, statement: str, study: Sequence[Ref] | None = None) -> pa.Ta
     by_kind: dict[str, list[Ref]] = {} if study is not None else {"ledger": []}
     for ref in map(Ref.parse, table["ref"].to_pylist()):
         by_kind.setdefault(ref.kind, []).append(ref)
-    # creating a view opens every file of its kind; a statement that names none, such as `show tables`, gets all views
+    # creating a view opens all files of its kind; a statement without a kind, such as `show tables`, gets all views
     words = {*WORD.findall(statement)}
     try:
         with connect(threads=4, reads=[store.root]) as connection:
@@ -78,7 +77,7 @@ def ask(root: Path, statement: str, study: Sequence[Ref] | None = None) -> pa.Ta
 
 
 def _with_unique_names(table: pa.Table) -> pa.Table:
-    """Rename columns of one name, as DuckDB does in a subquery."""
+    """Rename columns that have the same name, as DuckDB does in a subquery."""
     names: list[str] = []
     for name in table.column_names:
         names.append(next(free for free in chain([name], (f"{name}_{i}" for i in count(1))) if free not in names))
@@ -86,14 +85,14 @@ def _with_unique_names(table: pa.Table) -> pa.Table:
 
 
 def of_study(root: Path, text: str) -> list[Ref]:
-    """Return a study's report; if it has none yet, the planned artifacts of its run. Errors: see `find`."""
+    """Return a study's report, or else the planned artifacts of its run. Raise UserError as `find` does."""
     run = run_to_read(root, text)
     return [find(root, text)] if run is None or run.report else planned_refs(root, run.id)
 
 
 def find(root: Path, text: str) -> Ref:
-    """Return the report of the run or study with this name; else the one artifact whose ref or fingerprint starts with
-    it. Errors: UserError for none, for several artifacts, and for a run without a report."""
+    """Return the report of the run or study with this name, or else the artifact whose ref or fingerprint starts with
+    it. Raise UserError if there is none, if there are several, or if the run has no report."""
     run = run_to_read(root, text)
     if run is not None and text in (run.id, run.profile):
         return _report_of(root, run)
@@ -116,7 +115,7 @@ def _report_of(root: Path, run: Run) -> Ref:
 
 
 def lineage(store: Store, ref: Ref, depth: int = 0, seen: set[Ref] | None = None) -> Iterator[tuple[int, Ref, str]]:
-    """Yield (depth, ref, stage) of an artifact and everything it was made from, each subtree once."""
+    """Yield (depth, ref, stage) of an artifact and of everything that it was made from, each subtree once."""
     seen = set() if seen is None else seen
     try:
         manifest = store.manifest(ref)

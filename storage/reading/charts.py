@@ -1,5 +1,5 @@
-"""Turn rows into Vega-Lite specs, as declared by the figures. App and report use the same specs; an arm has one colour
-and one shape everywhere."""
+"""Turn the rows of figures into Vega-Lite specs. App and report use the same specs. An arm has the same colour and
+shape everywhere."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ CONFIG = {
     "header": {"labelColor": SOFT, "titleColor": SOFT},
     "title": {"color": INK, "fontSize": 12, "fontWeight": "normal"},
 }
-#: Line styles of the first step (before training), of steps in between and of the last.
+#: Dashes of lines: the first step (before training), the steps between, the last step.
 DASHED, DOTTED, SOLID = [6, 4], [2, 2], [1, 0]
 
 
 def specs_of(chart: Chart | None, rows: pa.Table, arms: Sequence[str]) -> list[Spec]:
-    """Return the charts of a figure; none for a table or without values. arms: all of a run's."""
+    """Return the charts of a figure; none for a table, or if there are no values. arms: all arms of the run."""
     if chart is None:
         return []
     split, make = KINDS[chart.kind]
@@ -52,7 +52,7 @@ def specs_of(chart: Chart | None, rows: pa.Table, arms: Sequence[str]) -> list[S
 
 
 def as_svg(spec: Spec, *, page: str | None = None) -> str:
-    """Render a chart in light colours. page: its background; transparent by default."""
+    """Render a chart in light colours. page: colour of the background; transparent by default."""
     import vl_convert
 
     sized = {"width": WIDTH, "background": page, "config": CONFIG} | {k: v for k, v in spec.items() if k != "width"}
@@ -68,7 +68,7 @@ def as_pdf(spec: Spec) -> bytes:
 
 
 def as_png(svg: str) -> bytes:
-    """Render a drawn chart on white, at twice its size, for pages that show no SVG or have other fonts."""
+    """Render an SVG on white, at twice its size, for pages that show no SVG or have other fonts."""
     import vl_convert
 
     head, _, rest = svg.partition(">")
@@ -76,8 +76,7 @@ def as_png(svg: str) -> bytes:
 
 
 def dark_rules(palette: dict[str, Style]) -> str:
-    """Return style-sheet rules that recolour charts to a page's colours. palette: variable of the style sheet →
-    style."""
+    """Return style-sheet rules that give charts the colours of a page. palette: variable of the style sheet → style."""
     return "".join(
         f'svg [{part}="{style.light}"]{{{part}:var(--{name})}}'
         for name, style in palette.items()
@@ -85,7 +84,7 @@ def dark_rules(palette: dict[str, Style]) -> str:
     )
 
 
-# Templates: parts that several kinds of chart share.
+# ---- parts of specs that several kinds of chart share
 
 
 def _spec(rows: Sequence[Row], description: str, **rest: Any) -> Spec:
@@ -103,13 +102,13 @@ def _scale(of: str, values: Mapping[str, Any], **rest: Any) -> Spec:
 
 
 def _named_marks(of: str, looks: Mapping[str, Style]) -> tuple[Spec, Spec]:
-    """Return (colour, shape) of the marks whose names are in a column."""
+    """Return the encodings (colour, shape) of marks that are named by a column."""
     colour = _scale(of, {name: look.light for name, look in looks.items()}, legend={"symbolOpacity": 1})
     return colour, _scale(of, {name: look.shape for name, look in looks.items()})
 
 
 def _layer(mark: str, encoding: Spec, only: str = "", **look: Any) -> Spec:
-    """Return one mark of a chart. only: filter for the rows that get this mark."""
+    """Return one mark of a chart. only: filter of the rows that get the mark."""
     chosen = {"transform": [{"filter": only}]} if only else {}
     return chosen | {"mark": {"type": mark, **look}, "encoding": encoding}
 
@@ -119,7 +118,7 @@ def _point(encoding: Spec, size: int, only: str = "", **look: Any) -> Spec:
 
 
 def lines(chart: Chart, rows: Sequence[Row], arms: Sequence[str], title: str = "", dash: str = "seed") -> list[Spec]:
-    """Return a line chart: one line per arm, and per value of `dash`, seed and step if there are several."""
+    """Return a line chart with one line per arm, and per value of `dash`, seed and step where there are several."""
     x, y = chart.x, chart.y
     rows = [row for row in rows if row[x] is not None and row[y] is not None]
     if not rows:
@@ -161,8 +160,8 @@ def _strokes(dash: str, rows: Sequence[Row]) -> Spec:
 
 
 def _ticks(rows: Sequence[Row], x: str, log_x: bool) -> Spec:
-    """Return axis ticks: whole steps, all if there are few; on a log axis powers of two, or all values if there are
-    few."""
+    """Return axis ticks at whole steps, or at every value if there are few; on a log axis at powers of two, or at every
+    value if there are few."""
     values = sorted({row[x] for row in rows})
     doubled = [v for v in values if v > 0 and math.log2(v).is_integer()]
     if log_x and (len(doubled) > 2 or len(values) <= 12):
@@ -173,7 +172,7 @@ def _ticks(rows: Sequence[Row], x: str, log_x: bool) -> Spec:
 
 
 def bars(chart: Chart, rows: Sequence[Row], _: Sequence[str]) -> list[Spec]:
-    """Return a bar chart: one bar per row, split into the three bands by share, with counts."""
+    """Return a bar chart with one bar per row, split into the three bands by share, with counts."""
     long = [
         {"label": " · ".join(str(row[name]) for name in chart.labels), "band": band, "problems": row[band] or 0}
         | {"place": place, "all": total}
@@ -199,7 +198,7 @@ def bars(chart: Chart, rows: Sequence[Row], _: Sequence[str]) -> list[Spec]:
 
 
 def heat(_: Chart, rows: Sequence[Row], __: Sequence[str], arm: str, other: str) -> list[Spec]:
-    """Return a cross-tabulation of two arms' bands with totals, shaded by count."""
+    """Return a table of two arms' bands with totals, shaded by count."""
     count = {(row["band"], row["other_band"]): row["count"] or 0 for row in rows if row["band"] is not None}
     if not sum(count.values()):
         return []
@@ -225,10 +224,10 @@ def heat(_: Chart, rows: Sequence[Row], __: Sequence[str], arm: str, other: str)
 
 
 def levels(chart: Chart, rows: Sequence[Row], arms: Sequence[str]) -> list[Spec]:
-    """Return the chart of an answer. Its upper panel has the accuracy (or width) of each arm, objective or method,
-    before and after. Its lower panel has each difference beside the range of differences that the study is too small to
-    detect. chart: x names the column of the value after, y that of the difference. rows: result of a query
-    report_answer_*."""
+    """Return the chart that answers a study's question. The upper panel shows the accuracy (or width) of each arm,
+    objective or method, before and after. The lower panel shows the differences, and next to each the range of
+    differences that the study is too small to detect. chart: x is the column of the value after, y that of the
+    difference. rows: result of a query report_answer_*."""
     x, y, scale = chart.x, chart.y, 100 if is_share(chart.x) else 1
     before, least = x.replace("after_", "before_"), f"detectable_{y}"
     scaled = [f"{name}{end}" for name in (x, y) for end in ("", "_low", "_high")] + [before, least]
@@ -247,7 +246,7 @@ def levels(chart: Chart, rows: Sequence[Row], arms: Sequence[str]) -> list[Spec]
     main, looks = "datum.row == 'level'", {arm: ARM_STYLES[place].light for arm, place in styles(arms).items()}
     label = {"y": _field("label", "nominal", title=None, sort=None, axis=_LABELS)}
     number = label | {"text": _field("number", "nominal")}
-    legend = {"orient": "right", "symbolOpacity": 1} if shared else None  # a line of several arms does not name them
+    legend = {"orient": "right", "symbolOpacity": 1} if shared else None  # only a line of several arms needs a legend
     of_arm = label | {"color": _scale("arm", looks, legend=legend)}
 
     def at(name: str, to: str = "", **rest: Any) -> Spec:
@@ -278,14 +277,14 @@ def levels(chart: Chart, rows: Sequence[Row], arms: Sequence[str]) -> list[Spec]
 
 
 def _number_beside(row: Row, x: str, y: str, scale: float) -> str:
-    """Return the number beside a row: its difference or gain, or else its value after."""
+    """Return the number next to a row: its difference or gain, or else its value after."""
     if row[y] is not None:
         return f"{row[y]:+.2f} points".replace("-", "−") if scale > 1 else f"{row[y]:+.3f}".replace("-", "−")
     value = f"{row[x]:.1f} %" if scale > 1 else f"{row[x]:.3f}"
     return value if row.get("tokens") is None else f"{value}, {row['tokens']:,.0f} tokens"
 
 
-#: Width of an answer's panels; the labels to the left and the numbers to the right come in addition.
+#: Width of an answer's panels, without the labels on the left and the numbers on the right.
 ANSWER_WIDTH = 560
 _LABELS: Spec = {"labelLimit": 220, "labelFontSize": 12, "minExtent": 130, "labelPadding": 10}
 _LABELS |= {"domain": False, "ticks": False}
@@ -301,8 +300,8 @@ def _panel(rows: Sequence[Row], *layers: Spec) -> Spec:
 def pairs(
     chart: Chart, rows: Sequence[Row], _: Sequence[str], phase: str, seed: int | None, arm: str, other: str
 ) -> list[Spec]:
-    """Return a scatter plot with one dot per problem, one policy against another. Points above the dashed line have a
-    higher second value. A cross marks the two means."""
+    """Return a scatter plot of one policy against another, with one dot per problem. The second value is higher above
+    the dashed line. A cross marks the two means."""
     names, when = (chart.y, f"other_{chart.y}"), f"{phase} training" + (f", seed {seed}" if seed is not None else "")
     high = max(row[name] for row in rows for name in names) or 1.0
     scale = {"domain": [0, high * 1.05]}
@@ -325,7 +324,7 @@ def pairs(
 
 
 def points(chart: Chart, rows: Sequence[Row], _: Sequence[str], arm: str) -> list[Spec]:
-    """Return a scatter plot with one mark per row, named in the legend, with the intervals of both axes."""
+    """Return a scatter plot with one mark per row, which the legend names, and with intervals on both axes."""
     x, y, label = chart.x, chart.y, chart.label
     known = [row for row in rows if row[x] is not None and row[y] is not None]
     if not known:
@@ -342,7 +341,7 @@ def points(chart: Chart, rows: Sequence[Row], _: Sequence[str], arm: str) -> lis
     return [_spec(known, f"{chart.y_name} against {chart.x_name}, {arm}", encoding=here, layer=layer)]
 
 
-#: Kind of chart → columns that split it into one chart per value, and its maker.
+#: Kind of chart → (columns that split it into one chart per value, function that makes it).
 KINDS: dict[str, tuple[tuple[str, ...], Callable[..., list[Spec]]]] = {
     "lines": ((), lines),
     "bars": ((), bars),

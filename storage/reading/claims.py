@@ -1,4 +1,4 @@
-"""Claims: published figures, each with a named query and the imported file it comes from, recomputed from a store."""
+"""Claims: published figures that are recomputed from a store. Each has a named query and the imported file it is in."""
 
 import re
 import tomllib
@@ -21,16 +21,16 @@ from storage.reading.views import Views, views
 from storage.records.garbage import closure
 from storage.sql import QUERIES, named
 
-#: The published study's figures, shipped beside the code.
+#: The claims about the published study.
 CLAIMS = Path(__file__).resolve().parents[2] / "claims.toml"
 Status = Literal["holds", "off", "unknown"]
 NEEDS = re.compile(r"^-- needs: (.+)$", re.MULTILINE)
 
 
 class Claim(BaseModel):
-    """A figure as printed: a number, or a quoted number, whose printed digits set the tolerance. tolerance: largest
-    accepted difference. below: the claim holds if the value is smaller. file: the imported file that it comes from.
-    cannot: why it cannot be recomputed from published files."""
+    """A published figure: a number, or a number in quotes, whose digits set the tolerance. tolerance: largest accepted
+    difference. below: the claim holds if the value is smaller. file: the imported file that has the figure. cannot: why
+    the figure cannot be recomputed from published files."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     id: str
@@ -62,8 +62,8 @@ class Claim(BaseModel):
 
 
 class Claims(BaseModel):
-    """A file of claims. imported: sha256 of the files that they come from, by path; if empty, the claims are checked on
-    all artifacts of a store."""
+    """A file of claims. imported: sha256 of the published files by path. If it is empty, claims are checked on all
+    artifacts of a store."""
 
     claims: tuple[Claim, ...] = Field(alias="claim")
     imported: dict[str, str] = Field(default={}, alias="import")
@@ -92,7 +92,7 @@ class Checked:
 
 
 def read_claims(path: Path) -> Claims:
-    """Read a claims file. Errors: UserError that names the claim and the field."""
+    """Read a claims file. Raise UserError with the claim and the field that are wrong."""
     try:
         return Claims.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
     except (OSError, tomllib.TOMLDecodeError) as error:
@@ -114,7 +114,7 @@ def half_unit(printed: str) -> float:
 
 
 def recomputed(store: Store, claims: Claims) -> list[Checked]:
-    """Check every claim on artifacts made only from the claims' files; if they name no file, on all artifacts."""
+    """Check every claim on artifacts that were made only from the claims' files; without files, on all artifacts."""
     files = imported_files(store)
     wanted = claims.imported.items()
     ours = [ref for ref, made_of in files.items() if not wanted or (made_of and made_of <= wanted)]
@@ -130,7 +130,7 @@ def recomputed(store: Store, claims: Claims) -> list[Checked]:
 
 
 def _checked(claim: Claim, kinds: Set[str], view: Views, of_what: str) -> Checked:
-    """Recompute one claim from these kinds of artifacts."""
+    """Recompute one claim from artifacts of these kinds."""
     if claim.query is None:
         return Checked(claim, "unknown", reason=claim.cannot or "")
     if missing := sorted(needs(claim.query) - kinds):
@@ -138,7 +138,7 @@ def _checked(claim: Claim, kinds: Set[str], view: Views, of_what: str) -> Checke
     try:
         given: dict[str, Any] = claim.parameters | ({} if claim.file is None else {"file": claim.file})
         values = view.ask(claim.query, given)["value"].to_pylist()
-    except UserError as error:  # rows of an older schema
+    except UserError as error:  # the rows have an older schema
         return Checked(claim, "unknown", reason=str(error))
     if len(values) != 1 or values[0] is None:
         return Checked(claim, "unknown", reason="the store's rows do not answer the query")
@@ -154,14 +154,14 @@ def needs(query: str) -> set[str]:
 
 
 def published_files(recipe: Recipe) -> dict[str, str]:
-    """Return the published files that a recipe names: sha256 by path."""
+    """Return the published files that a recipe names, as sha256 by path."""
     values = [one for value in recipe.arguments.values() for one in (value if isinstance(value, list) else [value])]
     files = [one for one in values if isinstance(one, dict) and one.get("is") == "PublishedFile"]
     return {file["path"]: file["sha256"] for file in files}
 
 
 def imported_files(store: Store) -> dict[Ref, set[tuple[str, str]]]:
-    """Return every artifact with the published files (path, sha256) that it was made from, directly or indirectly."""
+    """Return every artifact with the published files (path, sha256) that it was made from, also through others."""
     known = dict[Ref, Manifest]()
     for ref in store.refs():
         with suppress(UserError):

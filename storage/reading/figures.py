@@ -1,5 +1,5 @@
-"""The figures of report and app, declared once: sections in `sections.toml`, colours in `colours.toml`, each figure in
-the header of its query in `queries/report_<name>.sql`."""
+"""The figures of report and app. Sections are declared in `sections.toml`, colours in `colours.toml`, and each figure
+in the header of its query `queries/report_<name>.sql`."""
 
 import re
 import tomllib
@@ -16,7 +16,7 @@ from storage.errors import check_known
 from storage.estimates import Band
 from storage.sql import QUERIES, header
 
-# The unit of a column by its name: percent, difference of shares, or p-value.
+# ---- the unit of a column, given by its name: percent, difference of shares, or p-value
 
 SHARES = {"rate", "share", "accuracy", "accuracy_answered", "coverage", "correct_mean", "truncated", "no_answer"}
 SHARES |= {"invalid_tags", "live_groups", "tag_valid_mean"}
@@ -33,7 +33,7 @@ def is_share(name: str) -> bool:
 
 
 def is_gain(name: str) -> bool:
-    """Return whether a column is a difference of shares, printed in percentage points."""
+    """Return whether a column is a difference of shares, which is printed in percentage points."""
     base = name.removesuffix("_low").removesuffix("_high")
     return base == "gain" or base.endswith(("_gain", "_pp"))
 
@@ -48,7 +48,7 @@ def _declared(name: str) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """Colours on a light and on a dark page, as #RRGGBB. shape: Vega's name of an arm's mark."""
+    """Colours on a light and on a dark page, as #RRGGBB. shape: Vega's name for the marks of an arm."""
 
     light: str
     dark: str
@@ -57,8 +57,8 @@ class Style:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chart:
-    """The chart of a figure. kind: see sections.toml. x, y: columns; x_name, y_name: axis titles. each: column with one
-    chart per value. label, labels: columns that name a point, or a bar."""
+    """The chart of a figure. kind: see sections.toml. x, y: columns; x_name, y_name: their axis titles. each: column
+    with one chart per value. label, labels: columns with the name of a point, or of a bar."""
 
     kind: str
     x: str = ""
@@ -73,9 +73,13 @@ class Chart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """A figure. place: its order in the section. sources: inputs of the report that it reads; without the first it is
-    not shown. empty: why it may have no rows; empty if the missing artifact explains it. legend: of an answer, a
-    sentence on each kind of mark, see `explained`."""
+    """A figure.
+
+    - place: its position in the section.
+    - sources: inputs of the report that it reads. It is shown only if the report has the first one.
+    - empty: why it may have no rows; empty if the missing artifact explains that.
+    - legend: for the chart of an answer, a sentence on each kind of mark (see `explained`).
+    """
 
     name: str
     section: str
@@ -92,8 +96,8 @@ class Figure:
         return f"report_{self.name}"
 
     def explained(self, rows: Sequence[Mapping[str, Any]]) -> str:
-        """Return the caption with the sentences on the marks that these rows draw. A mark is named by the column that
-        it shows, by `seed`, or by `gain_of_pair` for the difference of two levels."""
+        """Return the caption, with sentences on the marks that these rows draw. The key of a mark is the column that it
+        shows, `seed`, or `gain_of_pair` for the difference of two levels."""
         drawn = {name for row in rows for name, value in row.items() if value is not None}
         kinds = {row.get("row") for row in rows}
         drawn |= {mark for mark, kind in (("seed", "seed"), ("gain_of_pair", "difference")) if kind in kinds}
@@ -104,7 +108,7 @@ class Figure:
         return f"Nothing to show: {self.empty or 'the artifact has no row.'}"
 
     def without_artifact(self, chosen: Collection[str] = ()) -> str:
-        """Return the text for a missing artifact. chosen: the measures that the study selected; empty: all."""
+        """Return the text for a missing artifact. chosen: the measures that the study selected; empty means all."""
         source = self.sources[0]
         selected = not chosen or source in {*ALWAYS, *SOMETIMES, *ON_REQUEST, *chosen}
         why = self.empty if selected else "its study selects other measures."
@@ -113,7 +117,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """A section. page: page of the app. only_with: input without which a report leaves out this section."""
+    """A section. page: page of the app. only_with: the section is in a report only if the report has this input."""
 
     id: str
     title: str
@@ -124,7 +128,7 @@ class Section:
 
 
 def chosen_measures(settings: str) -> tuple[str, ...]:
-    """Return the measures in a study's settings, as stored in its report; empty: all.
+    """Return the measures in a study's settings, as its report stores them; empty means all.
 
     >>> chosen_measures('measures = ["tokens"]'), chosen_measures("")
     (('tokens',), ())
@@ -133,7 +137,7 @@ def chosen_measures(settings: str) -> tuple[str, ...]:
 
 
 def _figure(query: str) -> Figure:
-    """Read a figure from its query's header. Errors: TypeError or KeyError for an invalid header."""
+    """Read a figure from the header of its query. Raise TypeError or KeyError for an invalid header."""
     given = tomllib.loads(header(query))
     try:
         chart = Chart(**given.pop("chart")) if "chart" in given else None
@@ -145,7 +149,7 @@ def _figure(query: str) -> Figure:
 
 
 def in_sections(declared: Sequence[Mapping[str, Any]], figures: Iterable[Figure]) -> tuple[Section, ...]:
-    """Return the sections with their figures. Errors: KeyError for a figure of an unknown section."""
+    """Return the sections with their figures. Raise KeyError if the section of a figure is unknown."""
     held: dict[str, list[Figure]] = {given["id"]: [] for given in declared}
     for figure in sorted(figures, key=lambda f: (f.place, f.name)):
         held[figure.section].append(figure)
@@ -173,34 +177,35 @@ def variables(styles: Mapping[str, Style], *, dark: bool = False) -> str:
     return "".join(f"--{name}:{(style.dark if dark else style.light).lower()};" for name, style in styles.items())
 
 
-#: Words of a question that asks about width.
+#: Words that show that a question asks about width.
 OF_WIDTH = re.compile(r"\b(wide|wider|width|diverse|diversity)\b", re.IGNORECASE)
 
 
 def answer_figure(inputs: Collection[str], asks: str) -> Figure:
-    """Return the figure that answers a study's question. inputs: names of what its report is made from. asks: the
-    question; one about width is answered by widths if nothing was trained."""
+    """Return the figure that answers a study's question. inputs: names of the report's inputs. asks: the question. If
+    nothing was trained, a question about width is answered by the measures of width."""
     untrained_width = "diversities" in inputs and "trainings" not in inputs and OF_WIDTH.search(asks)
     kinds = {"objectives": "objectives" in inputs, "search": "search_curves" in inputs, "width": untrained_width}
     return FIGURES[f"answer_{next((kind for kind, asked in kinds.items() if asked), 'gain')}"]
 
 
 def without(rows: pa.Table, withheld: Sequence[str]) -> pa.Table:
-    """Return the rows of an answer without those of these labels."""
+    """Return the rows of an answer without the rows with these labels."""
     return rows.filter(~pc.field("label").isin(list(withheld))) if withheld else rows
 
 
 def on_page(page: str) -> tuple[Section, ...]:
-    """Return the sections on a page of the app, in the report's order."""
+    """Return the sections on a page of the app, in the order of the report."""
     return tuple(section for section in SECTIONS if section.page == page)
 
 
 def styles(arms: Iterable[str]) -> dict[str, int]:
-    """Return arm → index in ARM_STYLES, repeated if there are more. arms: all of a run's, so that colours stay."""
+    """Return arm → index in ARM_STYLES, which starts again if it is too short. arms: all arms of the run, so that each
+    keeps its colour."""
     return {arm: place % len(ARM_STYLES) for place, arm in enumerate(arms)}
 
 
 def figure_named(name: str) -> Figure:
-    """Return a figure, by its name or that of its query. Raise UserError if there is no such figure."""
+    """Return a figure by its name or by the name of its query. Raise UserError if there is none."""
     check_known("figure or table", short := name.removeprefix("report_"), FIGURES)
     return FIGURES[short]

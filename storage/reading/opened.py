@@ -23,8 +23,8 @@ from rollouts group by all order by all
 
 @dataclass(frozen=True, slots=True)
 class OpenStudy:
-    """The newest report of a study. Tables are Arrow tables: `.to_pandas()` and `polars.from_arrow` convert them, and
-    DuckDB reads them by the names of variables."""
+    """The newest report of a study. Tables are Arrow tables, which `.to_pandas()` and `polars.from_arrow` convert.
+    DuckDB reads them by the names of Python variables."""
 
     root: Path
     report: str
@@ -47,7 +47,7 @@ class OpenStudy:
         return as_svg(charts[0], page="white")
 
     def rollouts(self) -> pa.Table:
-        """Return the graded rollouts of the final evaluation."""
+        """Return the graded rollouts of the last evaluation."""
         store = Store(self.root)
         refs = report_inputs(store.manifest(Ref.parse(self.report)).recipe)["final"]
         return pa.concat_tables([store.read(Ref.parse(ref)) for ref in dict.fromkeys(refs)])
@@ -55,7 +55,7 @@ class OpenStudy:
 
 @dataclass(frozen=True, slots=True)
 class OpenStore:
-    """A root. The studies of a store are those with a report."""
+    """A root. Its studies are those that have a report."""
 
     root: Path
 
@@ -65,18 +65,18 @@ class OpenStore:
         return [*dict.fromkeys(one.profile for one in reports(self.root))]
 
     def study(self, name: str) -> OpenStudy:
-        """Return a study by its name, a run's id or a report's ref. Raise UserError if the study has no report."""
+        """Return a study by its name, a run's id or a report's ref. Raise UserError if it has no report."""
         if (found := catalog.find(self.root, name)).kind != "report":
             raise UserError(f"{found} is no report; the studies of {self.root} are {', '.join(self.studies)}")
         return OpenStudy(self.root, str(found))
 
     def sql(self, statement: str) -> pa.Table:
-        """Return the answer of one SELECT over all artifacts, as `varband store sql` does."""
+        """Return the answer to one SELECT over all artifacts, as `varband store sql` does."""
         return catalog.ask(self.root, statement)
 
 
 def open_store(root: str | Path) -> OpenStore:
-    """Open a root: a folder, or s3://bucket/prefix. Raise UserError if there is no store."""
+    """Open a root: a folder, or s3://bucket/prefix. Raise UserError if no store is there."""
     folder = root_folder(str(root))
     if not folder.is_dir():
         raise UserError(f"{root}: there is no such folder; varband run demo --root {root} makes one")

@@ -1,4 +1,5 @@
-"""Reports of a store and named queries over them, cached until a file changes, because pages repeat their queries."""
+"""The reports of a store, and named queries over them. Results are cached until a file changes, because pages repeat
+them."""
 
 import atexit
 import tomllib
@@ -29,8 +30,8 @@ RENAMED_INPUTS = {"gains": "gain_differences"}
 
 @dataclass(frozen=True, slots=True)
 class ReportArguments:
-    """Arguments of the report's stage. arms: in the order of their colours. title: title of a user's study. changes:
-    differences from its base profile. settings: the whole study as TOML."""
+    """Arguments of the stage that makes reports. arms: in the order of their colours. title: that of a user's study.
+    changes: differences from the base profile. settings: the whole study as TOML."""
 
     profile: str
     arms: tuple[str, ...]
@@ -41,19 +42,19 @@ class ReportArguments:
 
 
 def report_arguments(recipe: Recipe) -> ReportArguments:
-    """Return a report's arguments. Errors: UserError for a report of another version of its stage."""
+    """Return the arguments of a report. Raise UserError if another version of the stage made it."""
     return restored(ReportArguments, recipe.arguments)
 
 
 def report_inputs(recipe: Recipe) -> dict[str, list[str]]:
-    """Return the inputs of a report by their present names."""
+    """Return the inputs of a report, by their present names."""
     return {RENAMED_INPUTS.get(name, name): refs for name, refs in recipe.inputs.items()}
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
     """One report of the store. profile: the study's name. arms: in the order of their colours. changed: differences
-    from its base profile, ordered by `telling`. measures: the selected ones; empty: all."""
+    from the base profile, ordered by `telling`. measures: the selected ones; empty means all."""
 
     ref: str
     profile: str
@@ -78,17 +79,17 @@ def _reports(root: Path, at: int) -> tuple[Report, ...]:
             given = report_arguments(m.recipe)
             called, measures = given.title or given.profile, chosen_measures(given.settings)
             found.append(Report(str(ref), called, m.provenance.created, given.arms, given.changes, measures))
-        except (OSError, UserError):  # made by another version; left out of the list
+        except (OSError, UserError):  # another version made it, so it is not listed
             continue
     return tuple(sorted(found, key=lambda r: (r.created, r.ref), reverse=True))
 
 
 def reports(root: Path) -> tuple[Report, ...]:
-    """Return the reports, newest first, named after their newest runs."""
+    """Return the reports, newest first. A report has the name of its newest run."""
     called = {run.report: run.profile for run in reversed(all_runs(root)) if run.report}
     if root.is_dir() and (mirror := mirror_of(root)):
         mirror.refresh_names()
-    folder = root / "report"  # its modification time changes when a report is made or removed
+    folder = root / "report"  # its modification time changes whenever a report is added or removed
     found = _reports(root, folder.stat().st_mtime_ns if folder.is_dir() else 0)
     changed = telling([one.changed for one in found])
     return tuple(
@@ -98,7 +99,7 @@ def reports(root: Path) -> tuple[Report, ...]:
 
 
 def descent(root: Path, ref: str) -> pa.Table:
-    """Return the rows of catalog.ARTIFACTS for an artifact and everything it was made from, oldest first."""
+    """Return the rows of catalog.ARTIFACTS for an artifact and everything that it was made from, oldest first."""
     store = Store(root)
     refs = {each for _, each, _ in catalog.lineage(store, Ref.parse(ref))}
     return catalog.artifacts_of(store, refs).sort_by([("created", "ascending"), ("ref", "ascending")])
@@ -111,7 +112,7 @@ def _ask(root: Path, report: str, at: int, name: str, parameters: bytes, other: 
 
 @lru_cache(maxsize=4)
 def _opened(root: Path, report: str, at: int, other: str | None) -> Views:
-    """Open views, cached, because opening costs more than most queries. at: time of the report's manifest."""
+    """Open views, cached, because opening takes longer than most queries. at: modification time of the manifest."""
     store = Store(root)
     inputs, arms = _inputs(store, report)
     tables = helper_tables(inputs, arms)
@@ -137,8 +138,8 @@ def _inputs(store: Store, report: str) -> tuple[dict[str, list[str]], list[str]]
 def ask(
     root: Path, report: str, name: str, parameters: dict[str, object] | None = None, other: str | None = None
 ) -> pa.Table:
-    """Run a named query over one report's inputs; with `other`, also over that report's inputs, as `<argument>_b`.
-    Errors: UserError if the report, one of its inputs or a column is missing."""
+    """Run a named query over the inputs of one report. With `other`, that report's inputs are views too, named
+    `<argument>_b`. Raise UserError if the report, an input or a column is missing."""
     path = Store(root).path(Ref.parse(report)) / MANIFEST
     if not path.exists():
         raise UserError(f"no report {report} under {root} (see: varband store ls report)")
@@ -146,16 +147,16 @@ def ask(
 
 
 def sources(root: Path, report: str, names: tuple[str, ...]) -> list[str]:
-    """Return the refs of some inputs of a report; missing inputs have none."""
+    """Return the refs of these inputs of a report. Missing inputs have no refs."""
     inputs, _ = _inputs(Store(root), report)
     return [ref for name in names for ref in inputs.get(name, [])]
 
 
-# Two reports of one root side by side: the settings in which they differ, and their accuracy, paired by problem.
+# ---- two reports of one root: the settings in which they differ, and their accuracy, paired by problem
 
 
 def settings_apart(root: Path, one: str, other: str) -> dict[str, tuple[Any, Any]]:
-    """Return the settings that differ, by path; None if one of the reports lacks the setting."""
+    """Return the settings that differ, by path. A setting that one report lacks is None there."""
     left, right = (_settings(root, ref) for ref in (one, other))
     paths = sorted({*left, *right})
     return {path: (left.get(path), right.get(path)) for path in paths if left.get(path) != right.get(path)}
@@ -174,21 +175,21 @@ def _flat(table: Mapping[str, Any], within: str = "") -> dict[str, Any]:
 
 
 def figures_beside(root: Path, one: str, other: str) -> pa.Table:
-    """Return a row for each arm and phase (before, after training): variance band and accuracy of both reports, and the
-    difference with its interval, or the reason for none."""
+    """Return a row for each arm and phase (before or after training): variance band and accuracy in both reports, and
+    their difference with its interval, or the reason for none."""
     paired = ask(root, one, "app_compare", other=other)
     left, right = (ask(root, ref, "report_summary") for ref in (one, other))
     return query(named("app_compare_figures"), l=left, r=right, paired=paired)
 
 
 def names_of(root: Path, one: str, other: str) -> tuple[str, str]:
-    """Return the names of two reports' studies; the refs of the reports if both studies have one name."""
+    """Return the names of two reports' studies, or the refs of the reports if the names are equal."""
     studies = {report.ref: report.profile for report in reports(root)}
     return (one, other) if studies[one] == studies[other] else (studies[one], studies[other])
 
 
 def sentences(rows: pa.Table, one: str, other: str) -> list[str]:
-    """Return the differences of accuracy as text. rows: of the query app_compare. one, other: as from names_of.
+    """Return the differences of accuracy as text. rows: from the query app_compare. one, other: see names_of.
 
     >>> row = {"arm": "panel", "phase": "before", "difference_pp": -0.289, "difference_pp_low": -0.426}
     >>> sentences(pa.Table.from_pylist([row | {"difference_pp_high": -0.152}]), "cold", "hot")

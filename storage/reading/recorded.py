@@ -1,4 +1,4 @@
-"""Data for dashboards beside the artifacts: runs, spending, nights, a report's text, and running trainings."""
+"""Data for dashboards other than artifacts: runs, spending, nights, the text of a report, and running trainings."""
 
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from storage.artifacts.store import Store
 from storage.ledger import Ledger
 from storage.reading.figures import Figure, answer_figure
 from storage.reading.query_cache import report_inputs
-from storage.records.record import last_nights as last_nights  # dashboards read no records
+from storage.records.record import last_nights as last_nights  # because dashboards must not import records
 from storage.records.runs import Run, all_runs, runs_table
 from storage.records.spending import spending_by_arm
 from storage.roots import linkless
@@ -20,44 +20,44 @@ from storage.sql import named, query
 
 
 def listed_runs(root: Path) -> pa.Table:
-    """Return every run, newest first. Columns: see query `app_runs`."""
+    """Return all runs, newest first. Columns: see the query `app_runs`."""
     return query(named("app_runs"), runs=runs_table(root))
 
 
 def running(root: Path) -> list[Run]:
-    """Return the runs at work now."""
+    """Return the runs that are running now."""
     return [run for run in all_runs(root) if run.current_state == "running"]
 
 
 def run_of(root: Path, report: str) -> Run | None:
-    """Return the run that made a report, or None."""
+    """Return the run that made a report; None if there is no such run."""
     return next((run for run in all_runs(root) if run.report == report), None)
 
 
 def spending_of(root: Path, report: str) -> pa.Table | None:
-    """Return the costs of a report's run, by arm, or None."""
+    """Return the costs of a report's run by arm; None if there is no such run."""
     run = run_of(root, report)
     spent = spending_by_arm(root, run.id) if run else None
     return spent if spent is not None and spent.num_rows else None
 
 
 def in_words(root: Path, report: str) -> str:
-    """Return the sentences of a report as Markdown; empty for one without a page."""
+    """Return the sentences of a report as Markdown; empty if it has no page."""
     page = linkless(Store(root).files(Ref.parse(report)), "report.md")
     text = page.read_text(encoding="utf-8") if page.is_file() else ""
-    words = text.partition("\n## In words\n")[2] or text.partition("\n## The answer\n")[2]  # of an older version
+    words = text.partition("\n## In words\n")[2] or text.partition("\n## The answer\n")[2]  # heading of older versions
     return words.partition("\n## ")[0].strip()
 
 
 def first_screen(root: Path, report: str) -> dict[str, Any]:
-    """Return the verdict of a report, what it holds for, its tiles, a sentence on its audit, and the labels of the
-    differences that are not drawn."""
+    """Return the first screen of a report: the verdict, what it holds for, tiles, a sentence on the audit, and the
+    labels of differences that are not drawn."""
     path = linkless(Store(root).files(Ref.parse(report)), "answer.json")
     return orjson.loads(path.read_bytes()) if path.is_file() else {}
 
 
 def question_of(root: Path, report: str) -> str:
-    """Return the question of a report's study, which is the report's title; empty for an older version."""
+    """Return the question of a report's study; empty for an older version. The question is the report's title."""
     asks = str(Store(root).manifest(Ref.parse(report)).recipe.arguments.get("asks", ""))
     return asks[:1].upper() + asks[1:]
 
@@ -74,7 +74,8 @@ LIVE = Training.schema.append(pa.field("ref", pa.string()))
 
 
 def live_steps(root: Path) -> pa.Table:
-    """Return the steps of trainings without an artifact, from their checkpoints. Schema: LIVE; arm `?`: unknown."""
+    """Return the steps of trainings without an artifact, from their checkpoints. Schema: LIVE. An unknown arm is
+    `?`."""
     store, arms, rows = Store(root), None, []
     for folder in sorted((root / ".work").glob("training-*")):
         ref = Ref.named(folder.name)
@@ -86,7 +87,7 @@ def live_steps(root: Path) -> pa.Table:
             continue
         try:
             steps = orjson.loads(newest.read_bytes())["steps"]
-        except (OSError, ValueError, KeyError):  # replaced by the next checkpoint while it was read
+        except (OSError, ValueError, KeyError):  # the next checkpoint replaced the file while it was read
             continue
         arms = _arms(root) if arms is None else arms
         known = {"arm": arms.get(str(ref), "?"), "ref": str(ref)}
@@ -95,7 +96,7 @@ def live_steps(root: Path) -> pa.Table:
 
 
 def standing(steps: pa.Table) -> pa.Table:
-    """Return the state of every training of `live_steps`. Columns: see query `app_live`."""
+    """Return the present state of every training in `live_steps`. Columns: see the query `app_live`."""
     return query(named("app_live"), steps=steps)
 
 

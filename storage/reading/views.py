@@ -1,4 +1,4 @@
-"""Named queries over the inputs of one report, with a view for each argument of the report's stage."""
+"""Named queries over the inputs of one report, with a view for each argument of the stage that made it."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ from storage.sql import answer, connect, named
 
 WORD = re.compile(r"\w+")
 SMALL_BYTES = 8_000_000
-#: DuckDB's errors about a statement, not about files.
+#: The errors of DuckDB that concern the statement, and not files.
 OF_THE_STATEMENT = (
     duckdb.ParserException,
     duckdb.BinderException,
@@ -30,8 +30,8 @@ OF_THE_STATEMENT = (
 
 
 class Views:
-    """A private DuckDB connection over views of the store. `ask` runs a named query, `sql` any other. Thread-safe. A
-    view opens its files, so it is created when a statement or a parameter first names it."""
+    """A private DuckDB connection with views of the store. `ask` runs a named query, and `sql` any other. Thread-safe.
+    A view opens its files, so it is created only when a statement or a parameter names it."""
 
     def __init__(self, parquet: Mapping[str, Sequence[Path]], tables: Mapping[str, pa.Table], threads: int) -> None:
         self._connection = connect(threads=threads, reads=[path for paths in parquet.values() for path in paths])
@@ -49,7 +49,7 @@ class Views:
         return self.sql(named(name), parameters, where=f"storage/reading/queries/{name}.sql")
 
     def sql(self, statement: str, parameters: dict[str, object] | None = None, where: str = "sql") -> pa.Table:
-        """Run a statement. Errors: UserError if DuckDB refuses it, naming an artifact of an older schema."""
+        """Run a statement. Raise UserError if DuckDB rejects it, with a hint if an artifact has an older schema."""
         named_by = {*WORD.findall(statement), *(v for v in (parameters or {}).values() if isinstance(v, str))}
         try:
             with self._turn:
@@ -64,7 +64,7 @@ class Views:
             raise UserError(f"{where}: {message}{self._outdated(named_by)}") from None
 
     def _outdated(self, named_by: set[str]) -> str:
-        """Return a hint on the first artifact that lacks columns of its kind; empty if none does."""
+        """Return a hint on the first artifact that lacks columns of its kind; empty if there is none."""
         for name in sorted(named_by & self._parquet.keys()):
             for path in self._parquet[name]:
                 kind = KINDS.get(path.parent.name.rpartition("-")[0])
@@ -76,8 +76,8 @@ class Views:
 
 
 def views(parquet: Mapping[str, Sequence[Path]], tables: Mapping[str, pa.Table], *, threads: int = 1) -> closing[Views]:
-    """Return a context manager with views over Parquet, whose rows have the `ref` they came from, and over tables in
-    memory."""
+    """Return a context manager with views over tables in memory and over Parquet files. Rows of files have the `ref` of
+    their artifact."""
     return closing(Views(parquet, tables, threads))
 
 
@@ -87,7 +87,8 @@ def listed(paths: Sequence[Path]) -> str:
 
 
 def view(connection: duckdb.DuckDBPyConnection, name: str, paths: Sequence[Path]) -> None:
-    """Create a view whose rows have their `ref`; for many small files a table, because a view reopens all files."""
+    """Create a view whose rows have their `ref`. For many small files create a table, because a view reopens all
+    files."""
     small = len(paths) > 1 and sum(p.stat().st_size for p in paths if p.exists()) < SMALL_BYTES
     connection.execute(
         f'create {"table" if small else "view"} "{name}" as'
@@ -97,7 +98,7 @@ def view(connection: duckdb.DuckDBPyConnection, name: str, paths: Sequence[Path]
 
 
 def inputs_of(store: Store, inputs: Mapping[str, Sequence[str]]) -> dict[str, list[Path]]:
-    """Return argument → Parquet, and `diagnostics` of trainings. Errors: UserError if an input was deleted."""
+    """Return argument → Parquet files, and `diagnostics` of trainings. Raise UserError if an input was deleted."""
     found = {}
     for argument, refs in inputs.items():
         found[argument] = store.rows_of(map(Ref.parse, refs))
@@ -109,9 +110,9 @@ def inputs_of(store: Store, inputs: Mapping[str, Sequence[str]]) -> dict[str, li
 
 
 def helper_tables(inputs: Mapping[str, Sequence[str]], arms: Sequence[str]) -> dict[str, pa.Table]:
-    """Return tables that queries need beside the inputs, and an empty one for each input that this report lacks.
-    `arms`: in the order of their colours. `diagnostics`: an empty table, for trainings without diagnostics. `measured`:
-    each artifact of final rollouts with its diversity. `sliced_by`: the benchmark of each pass@k and contrast."""
+    """Return further tables that queries need, and an empty table for each input that this report lacks. `arms`: in the
+    order of their colours. `diagnostics`: empty, for trainings without them. `measured`: each artifact of final
+    rollouts with its diversity. `sliced_by`: the benchmark of each pass@k and contrast."""
 
     def texts(**columns: Sequence[str]) -> pa.Table:
         return pa.table({name: pa.array(values, pa.string()) for name, values in columns.items()})

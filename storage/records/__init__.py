@@ -1,1 +1,1 @@
-"""Records beside the artifacts: runs, spending, nights, overrides."""
+"""Records: files of a root that are not artifacts: runs, spending, nights, overrides of verdicts."""

@@ -1,8 +1,8 @@
-"""Copies of a study in another root: everything that a report, an audit and a resumed run need.
+"""Copies of a study in another root, with everything that a report, an audit and a resumed run need.
 
-A light copy has no checkpoints, and only the adapters that later trainings start from; the others are by far the
-largest part of a study. The trainings of a light copy list the missing files in `left.json`. Artifacts that the target
-already has are not changed, but missing weights are added.
+A light copy has no checkpoints, and only the adapters that later trainings start from, because adapters are by far the
+largest part of a study. Its trainings list the missing files in `left.json`. Artifacts that the target already has do
+not change, except that missing weights are added.
 """
 
 import os
@@ -30,8 +30,8 @@ from storage.roots import address_of, linkless, sync_tree, write_durably
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """The result of a copy. artifacts, shards: copied now. left_bytes: weights left out. others: artifacts
-    that are not copied, because the target has another version of them."""
+    """The result of a copy. artifacts, shards: copied now. left_bytes: weights that were left out. others: artifacts
+    that were not copied, because the target has another version of them."""
 
     artifacts: int = 0
     shards: int = 0
@@ -46,9 +46,11 @@ class Copied:
 def copy_study(
     source: Path, target: Path, run: str | None = None, *, weights: bool = True, renew: bool = False
 ) -> Copied:
-    """Copy the artifacts of a run so far, or all of a root, with the ledger's rollouts, the records and the overrides.
-    weights: False makes a light copy. renew: replace artifacts that the target has in another version, as in a backup.
-    Errors: UserError for an unknown run, and for a target that is the source or cannot have light copies."""
+    """Copy the artifacts of a run so far, or of a whole root, with the ledger's rollouts, the records and overrides.
+
+    weights: False makes a light copy. renew: replace artifacts that the target has in another version, as for a backup.
+    Raise UserError for an unknown run, and if the target is the source or cannot have light copies.
+    """
     if source.resolve() == target.resolve():
         raise UserError(f"{target} is the root itself; choose another target")
     if mirror_of(target) and not weights:
@@ -58,7 +60,7 @@ def copy_study(
     store, into = Store(source), Store(target)
     into.prepare()
     with collecting(source, alone=False, only_reads=True), collecting(target, alone=False):
-        # records before artifacts and charges after rollouts, so that none refers to missing data
+        # records come before artifacts and charges after rollouts, so that none refers to data that is not there yet
         mirrors = [mirror for mirror in map(mirror_of, (source, target)) if mirror]
         for mirror in mirrors:
             _bring_records(mirror)
@@ -81,9 +83,9 @@ def copy_study(
         shards = [size for size in _copy_ledger(source, target, None if run is None else chosen) if size]
         for mirror in mirrors:
             mirror.sync("spending")
-        # the longer journal wins, even if a clock was set back, because journals only grow
+        # journals only grow, so the longer one is newer, even if a clock was set back
         records += _copied(source, target, f"spending/{run or '*'}/*.jsonl", newer=lambda file: file.st_size)
-        if weights:  # and what unfinished trainings need to resume
+        if weights:  # also copy what unfinished trainings need to resume
             if mirror := mirror_of(source):
                 mirror.bring_work()
             records += _copied(source, target, ".work/*/checkpoints/**/*", ".work/*/served/**/adapter_*")
@@ -92,7 +94,7 @@ def copy_study(
 
 def _left_by_light_copies(known: Mapping[Ref, Manifest]) -> dict[str, frozenset[str]]:
     """Return the weights that a light copy leaves out, by training. A lesson keeps the adapters that other trainings
-    start from; a training whose last adapter was sampled keeps none."""
+    start from. A training keeps none if its last adapter was sampled."""
     sampled, starts = set[tuple[str, int]](), dict[str, set[int]]()
     for manifest in known.values():
         for policy in map(manifest.recipe.arguments.get, ("policy", "start")):
@@ -122,7 +124,7 @@ def _step_of(path: str) -> int:
 
 
 def _copy_artifact(store: Store, into: Store, manifest: Manifest, light: frozenset[str], *, renew: bool) -> Copied:
-    """Copy one artifact to another store, if it is not there. light: files that are left out."""
+    """Copy one artifact to another store that does not have it. light: files to leave out."""
     ref, away = manifest.ref, left_out(store.path(manifest.ref))
     left = {e.path for e in manifest.files if e.path in away} | light
     if into.has(ref):
@@ -139,7 +141,7 @@ def _copy_artifact(store: Store, into: Store, manifest: Manifest, light: frozens
     for name in (MANIFEST, *(entry.path for entry in manifest.files)):
         linkless(store.root, f"{ref.kind}/{ref}/{name}")
     if not store.has(ref):
-        return Copied()  # damaged, or deleted meanwhile; a run remakes it
+        return Copied()  # the artifact is damaged, or was deleted just now; a run remakes it
     aside = into.scratch / f"copy-{ref}-{uuid.uuid4().hex}"
     try:
         for name in (MANIFEST, *(entry.path for entry in manifest.files if entry.path not in left)):
@@ -149,7 +151,7 @@ def _copy_artifact(store: Store, into: Store, manifest: Manifest, light: frozens
         if left:
             (aside / LEFT).write_bytes(orjson.dumps(sorted(left)))
         sync_tree(aside)
-        into.publish(aside, ref, replace=True)  # the present one is lighter, damaged, or another version
+        into.publish(aside, ref, replace=True)  # the target's is lighter, damaged, or another version
     finally:
         shutil.rmtree(aside, ignore_errors=True)
     sizes = {kept: sum(e.bytes for e in manifest.files if (e.path not in left) == kept) for kept in (True, False)}
@@ -157,9 +159,9 @@ def _copy_artifact(store: Store, into: Store, manifest: Manifest, light: frozens
 
 
 def _copy_ledger(source: Path, target: Path, chosen: list[Ref] | None) -> Iterator[int]:
-    """Yield the bytes of each copied shard. chosen: accounts of base models and of these trainings' adapters."""
+    """Yield the bytes of each copied shard. chosen: copy only base models and the adapters of these trainings."""
     mine = None if chosen is None else {None, *map(str, chosen)}
-    Ledger(target).accounts()  # downloads from object storage
+    Ledger(target).accounts()  # downloads the accounts from object storage
     for account, about in Ledger(source).accounts():
         if mine is None or about.get("adapter") in mine:
             folder = Path("ledger", account.policy, account.sampling)
@@ -169,7 +171,8 @@ def _copy_ledger(source: Path, target: Path, chosen: list[Ref] | None) -> Iterat
 
 
 def _copied(source: Path, target: Path, *patterns: str, newer: Callable[[os.stat_result], int] | None = None) -> int:
-    """Copy what matches, JSON last, because it completes a checkpoint; return bytes. newer: see `_copy_file`."""
+    """Copy matching files, and return their bytes. JSON comes last: it completes a checkpoint. newer: see
+    `_copy_file`."""
     found = (path for pattern in patterns for path in source.glob(pattern) if path.is_file() and path.suffix != ".tmp")
     ordered = sorted(found, key=lambda path: (path.suffix == ".json", path))
     return sum(_copy_file(source, target, path.relative_to(source), newer) for path in ordered)
@@ -186,7 +189,7 @@ def _bring_records(mirror: Mirror) -> None:
 
 
 def _copy_register(source: Path, target: Path) -> Iterator[int]:
-    """Yield the bytes of a copied register. A register that does not continue the target's is not copied."""
+    """Yield the bytes of a copied register. It is copied only if it continues the target's register."""
     ours, theirs = (path.read_bytes() if path.exists() else b"" for path in map(register_path, (source, target)))
     if len(ours) <= len(theirs) and theirs.startswith(ours):
         return
@@ -198,13 +201,13 @@ def _copy_register(source: Path, target: Path) -> Iterator[int]:
 
 
 def _readable_by_the_same(source: Path, to: Path) -> None:
-    """Copy the permissions of a file; the copy's user may write it."""
+    """Copy the permissions of a file, and let the copy's user write it."""
     to.chmod(source.stat().st_mode & 0o777 | 0o600)
 
 
 def _copy_file(source: Path, target: Path, name: Path, newer: Callable[[os.stat_result], int] | None = None) -> int:
-    """Return the bytes written; 0 if the target has the file. newer: the file with the larger value wins. The copy gets
-    the modification time that was read, so that changes during the copy come with the next one."""
+    """Copy a file, and return the bytes written; 0 if the target has it. newer: the file with the larger value wins.
+    The copy keeps the modification time that was read, so that the next copy notices changes during this one."""
     source, to = linkless(source, name), linkless(target, name)
     at, have = source.stat(), to.stat() if to.exists() else None
     if have and (newer is None or newer(have) >= newer(at)):

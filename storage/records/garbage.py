@@ -1,7 +1,7 @@
-"""Garbage collection: unneeded artifacts are moved to a bin before they are deleted.
+"""Garbage collection. Artifacts that are not needed are moved to a bin, and deleted later.
 
-Reports, audits, pools, trainings, planned artifacts of unfinished runs and young artifacts are kept, with everything
-they were made from. The ledger is never changed.
+Reports, audits, pools, trainings, planned artifacts of unfinished runs and recent artifacts are needed, and so is
+everything they were made from. The ledger never changes.
 """
 
 import errno
@@ -27,18 +27,18 @@ from storage.roots import linkless, lock_file, root_option
 
 BIN = ".bin"
 OLDER_THAN = timedelta(days=7)
-#: A scratch folder without a write for this long has no writer any more.
+#: After this time without a write, the process that wrote to a scratch folder is dead.
 SILENT_SCRATCH = timedelta(hours=1)
 GARBAGE = nullable("path str, bytes big, why str")
 ALWAYS_KEPT = ("report", "training", "audit", "pool")
-#: A folder or file below the root, and why it is removed.
+#: A folder or file of the root, and why it is removed.
 Doomed = tuple[Path, str]
 
 
 @contextmanager
 def collecting(root: Path, *, alone: bool, only_reads: bool = False) -> Iterator[None]:
-    """Hold the root's lock. A run shares the lock while it records its planned artifacts; a garbage collection holds it
-    exclusively (`alone`). Machines without common locks rely on the records and on age. only_reads: continue without a
+    """Hold the lock of the root. A run shares it while it records its planned artifacts, and a garbage collection holds
+    it alone. Machines without a common lock rely on the records and on the age of files. only_reads: go on without a
     lock in a read-only root."""
     with ExitStack() as held:
         try:
@@ -53,9 +53,9 @@ def collecting(root: Path, *, alone: bool, only_reads: bool = False) -> Iterator
 def collect(
     root: Path, *, older_than: timedelta = OLDER_THAN, remove: bool, binned_for: timedelta = timedelta(0)
 ) -> pa.Table:
-    """Return the garbage (schema: GARBAGE). With `remove` unneeded artifacts are moved to the bin, and entries moved
-    there at least `binned_for` ago are deleted. Two concurrent calls never delete files that the other one moves.
-    Errors: UserError if a run or a manifest cannot be read, because needed artifacts are then unknown."""
+    """Return the garbage (schema: GARBAGE). remove: move artifacts to the bin, and delete what has been there for at
+    least `binned_for`. Two calls at the same time never delete files that the other one moves. Raise UserError if a run
+    or a manifest cannot be read, because needed artifacts are then unknown."""
     earlier = [call for call in _calls(root) if _since(call.lstat().st_mtime) >= binned_for]
     with collecting(root, alone=True, only_reads=not remove):
         store, binned = Store(root), [call for call in earlier if call.exists()]
@@ -69,12 +69,12 @@ def collect(
 
 
 def _calls(root: Path) -> list[Path]:
-    """Return the bin's folders, one per earlier call; files and links that users put there are ignored."""
+    """Return the bin's folders, one per earlier call. Files and links that users put there are ignored."""
     return sorted(path for path in (root / BIN).glob("*") if path.is_dir() and not path.is_symlink())
 
 
 def restore(root: Path) -> pa.Table:
-    """Move everything in the bin back, except artifacts that were remade since. Schema: GARBAGE."""
+    """Move everything in the bin back, except artifacts that were made again in the meantime. Schema: GARBAGE."""
     back = list[Doomed]()
     with collecting(root, alone=True):
         for call in _calls(root):
@@ -100,7 +100,7 @@ def _unwanted(store: Store, older_than: timedelta) -> list[Doomed]:
 
 
 def closure(manifests: Mapping[Ref, Manifest], heads: Iterable[Ref]) -> set[Ref]:
-    """Return the existing ones of these artifacts, and everything they were made from."""
+    """Return those of these artifacts that exist, and everything that they were made from."""
     kept: set[Ref] = set()
     waiting = [ref for ref in heads if ref in manifests]
     while waiting:
@@ -112,13 +112,13 @@ def closure(manifests: Mapping[Ref, Manifest], heads: Iterable[Ref]) -> set[Ref]
 
 
 def manifests_of(store: Store) -> dict[Ref, Manifest]:
-    """Return every artifact's manifest. Errors: UserError for an unreadable one, whose inputs are unknown."""
+    """Return the manifests of all artifacts. Raise UserError if one is unreadable, because its inputs are unknown."""
     found = {}
     for ref in store.refs():
         try:
             found[ref] = store.manifest(ref)
         except FileNotFoundError:
-            continue  # being replaced by a run, which has recorded its planned artifacts
+            continue  # a run is replacing it, and has recorded its planned artifacts
         except UserError as error:
             if (store.path(ref) / MANIFEST).exists():
                 raise UserError(
@@ -129,7 +129,7 @@ def manifests_of(store: Store) -> dict[Ref, Manifest]:
 
 
 def _leftovers(store: Store, older_than: timedelta) -> Iterator[Doomed]:
-    """Yield work folders of finished artifacts, and scratch of dead writers."""
+    """Yield work folders of finished artifacts, and scratch folders of dead processes."""
     for path in sorted((store.root / ".work").glob("*")):
         ref = Ref.named(path.name)
         if ref and store.fresh(ref) and _silence(path) > older_than:
@@ -140,7 +140,7 @@ def _leftovers(store: Store, older_than: timedelta) -> Iterator[Doomed]:
 
 
 def _silence(path: Path) -> timedelta:
-    """Return the time since the last write in a file or folder; 0 if a writer removes something meanwhile."""
+    """Return the time since the last write to a file or folder; 0 if a process removes something just now."""
     try:
         newest = max(inner.lstat().st_mtime for inner in (path, *path.rglob("*")))
     except FileNotFoundError:
@@ -159,7 +159,7 @@ def to_bin(store: Store, found: Iterable[Doomed]) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         mirror, ref = mirror_of(store.root), _artifact(store.root, path)
         if mirror and ref:
-            mirror.refresh(ref, now=True)  # with its files, because the bin is on this machine only
+            mirror.refresh(ref, now=True)  # with all files, because the bin is on this machine only
         os.rename(path, target)
         if mirror and ref:
             mirror.remove(ref)
@@ -168,7 +168,7 @@ def to_bin(store: Store, found: Iterable[Doomed]) -> None:
 
 
 def _artifact(root: Path, path: Path) -> Ref | None:
-    """Return the artifact in a folder; None for a work or scratch folder and for a run's record."""
+    """Return the artifact in a folder; None if the folder is for work or scratch, or if it is a run's record."""
     room = path.relative_to(root).parts[0]
     return None if room.startswith(".") or room == "runs" else Ref.parse(path.name)
 
@@ -177,16 +177,16 @@ def _described(root: Path, found: Iterable[Doomed]) -> pa.Table:
     rows = []
     for path, why in found:
         sizes = [p.stat().st_size for p in ([path] if path.is_file() else path.rglob("*")) if p.is_file()]
-        if mirror_of(root) and (ref := _artifact(root, path)):  # parts may be on object storage only
+        if mirror_of(root) and (ref := _artifact(root, path)):  # some files may be only on object storage
             sizes = [entry.bytes for entry in Store(root).manifest(ref).files]
         rows.append({"path": str(path.relative_to(root)), "bytes": sum(sizes), "why": why})
     return pa.Table.from_pylist(rows, schema=GARBAGE)
 
 
 def remove(root: Path, what: str, found: Ref | None, *, really: bool) -> pa.Table:
-    """Return the artifacts and records that only this study or artifact uses; with `really`, move them to the bin. The
-    ledger and the charges stay. what: a run's id or a study's name. found: an artifact instead. Schema: GARBAGE.
-    Errors: UserError for an ambiguous name, a running run, and an input of an artifact that stays."""
+    """Return the artifacts and records that only this study or artifact uses; with `really`, move them to the bin.
+    Ledger and charges stay. what: a run's id or a study's name. found: the artifact, instead of a study. Schema:
+    GARBAGE. Raise UserError for an ambiguous name, a running run, or an artifact that another one needs."""
     with collecting(root, alone=True, only_reads=not really):
         store = Store(root)
         manifests = manifests_of(store)

@@ -1,5 +1,5 @@
-"""Records: small JSON files beside the store: the team's overrides of verdicts, the register of studies, nightly
-re-evaluations. They are written atomically, and uploaded if the root is on object storage.
+"""Records: small JSON files outside the artifacts: the team's overrides of verdicts, the register of studies, and
+nightly re-evaluations. They are written atomically, and uploaded if the root is on object storage.
 
 A damaged file is moved to `<root>/.damaged`, never deleted.
 """
@@ -25,14 +25,14 @@ DAMAGED = ".damaged"
 
 
 class Record(BaseModel):
-    """One file. NAME: the record's name in messages."""
+    """A record in a file. NAME: what messages call it."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     NAME: ClassVar[str]
 
     @classmethod
     def read(cls, path: Path, fix: str = "") -> Self:
-        """Read a record. fix: advice in the error. Errors: UserError for another kind of file; OSError."""
+        """Read a record. fix: advice for the error. Raise UserError for another kind of file, and OSError."""
         try:
             return cls.model_validate_json(path.read_bytes())
         except ValidationError as error:
@@ -44,7 +44,7 @@ class Record(BaseModel):
 
 
 def keep(root: Path, path: Path, content: bytes) -> Path:
-    """Write a file of a root atomically, and upload it."""
+    """Write a file of a root atomically. Upload it if the root is on object storage."""
     write_durably(path, content)
     if mirror := mirror_of(root):
         mirror.push(path)
@@ -52,7 +52,7 @@ def keep(root: Path, path: Path, content: bytes) -> Path:
 
 
 def set_aside(root: Path, path: Path) -> Path:
-    """Move a damaged file or folder to `.damaged`; return its new path."""
+    """Move a damaged file or folder to `.damaged`, and return its new path."""
     moment = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%f")
     target = linkless(root, f"{DAMAGED}/{moment}") / path.relative_to(root)
     target.parent.mkdir(parents=True)
@@ -60,15 +60,15 @@ def set_aside(root: Path, path: Path) -> Path:
     return target
 
 
-# Overrides: verdicts by people, which replace the grader's verdicts.
+# ---- overrides: verdicts by persons, which replace the grader's verdicts
 
 OVERRIDES = "overrides"
 
 
 def put_overrides(root: Path, text: str) -> Path:
-    """Make a text the active overrides, as `overrides/<time>.jsonl`; an empty text ends them."""
+    """Write a text as the active overrides, `overrides/<time>.jsonl`. An empty text ends all overrides."""
     newest = max((int(path.stem) for path in override_files(root) if path.stem.isdecimal()), default=0)
-    # later than all others, even if the clock was set back
+    # the name must be later than all others, even if the clock was set back
     target = root / OVERRIDES / f"{max(time.time_ns(), newest + 1):020d}.jsonl"
     return keep(root, target, text.encode())
 
@@ -86,16 +86,17 @@ def newest_overrides(root: Path) -> tuple[str, str]:
     return (files[-1].read_text(encoding="utf-8"), str(files[-1])) if files else ("", "")
 
 
-# The register of studies, `register/studies.jsonl`: question, decision rule, names and date of each, one entry per
-# line, written before anything is sampled. Each entry has the SHA-256 of the line before it, so a changed, removed or
-# inserted entry breaks the chain.
+# ---- the register of studies, `register/studies.jsonl`
+#
+# Each line has question, decision rule, names and date of a study, and is written before anything is sampled. It has
+# the SHA-256 of the line before it, so a changed, removed or inserted line breaks the chain.
 
 REGISTER = "register"
 
 
 class Entry(Record):
-    """A registered study. sampled: whether the store held rollouts of the study already. settings: its file. before:
-    SHA-256 of the line before, empty for the first."""
+    """A registered study. sampled: whether the store already had rollouts of the study. settings: the study's file.
+    before: SHA-256 of the line before; empty in the first line."""
 
     NAME = "entry of the register"
     study: str
@@ -113,7 +114,7 @@ def register_path(root: Path) -> Path:
 
 
 def entries(root: Path) -> list[Entry]:
-    """Return all entries, oldest first. Errors: see `read_register`."""
+    """Return all entries, oldest first. Raise UserError as `read_register` does."""
     if mirror := mirror_of(root):
         mirror.sync(REGISTER)
     path = register_path(root)
@@ -121,7 +122,7 @@ def entries(root: Path) -> list[Entry]:
 
 
 def read_register(path: Path) -> list[Entry]:
-    """Return a file's entries. Errors: UserError for a line that is none, or does not follow from the one before."""
+    """Return the entries of a file. Raise UserError for a line that is no entry or breaks the chain."""
     lines = path.read_bytes().splitlines()
     found = []
     for number, (before, line) in enumerate(pairwise([b"", *lines]), 1):
@@ -136,7 +137,7 @@ def read_register(path: Path) -> list[Entry]:
 
 def register(root: Path, entry: Entry) -> str:
     """Append an entry; return its SHA-256."""
-    entries(root)  # a broken chain is not continued
+    entries(root)  # raises an error if the chain is broken
     path = register_path(root)
     former = path.read_bytes() if path.exists() else b""
     last = former.splitlines()[-1] if former else b""
@@ -149,7 +150,7 @@ def digest(line: bytes) -> str:
     return sha256(line).hexdigest() if line else ""
 
 
-# Nightly re-evaluations of adapters: one file per night and adapter, never changed.
+# ---- nightly re-evaluations of adapters: one file per night and adapter, which never changes
 
 NIGHTLY = "nights"
 #: The last night of every adapter.
@@ -161,12 +162,15 @@ NIGHTS = nullable(
 class Night(Record):
     """The re-evaluation of one adapter in one night.
 
-    number: count of this adapter's nights, from 1. environment: versions and hardware of sampling and grading;
-    as_evaluated: whether the evaluation had the same environment. drawn: the rollouts that were sampled under `seed`:
-    none, the evaluation's again (`same`), those of a few problems (`canary`) or of all (`whole`). problems, correct:
-    counts of the new rollouts, by the environment's grader. z: statistic of the scan. evaluated: accuracy when
-    evaluated, under tonight's grader. tonight, expected, low, high: accuracy, its expectation from earlier nights on
-    the same problems, and the range of 95 % of nights without a change; None without new rollouts. found: a sentence.
+    - number: how many nights this adapter has had, from 1.
+    - environment: versions and hardware of sampling and grading. as_evaluated: whether the evaluation had the same.
+    - drawn: the rollouts that were sampled under `seed`: none, those of the evaluation again (`same`), of a few
+      problems (`canary`) or of all (`whole`).
+    - problems, correct: counts of the new rollouts, by the environment's grader. z: the statistic of the scan.
+    - evaluated: accuracy at the evaluation, by tonight's grader.
+    - tonight, expected, low, high: accuracy; the accuracy expected from earlier nights on the same problems; the range
+      of 95 % of nights without a change. None without new rollouts.
+    - found: the result as a sentence.
     """
 
     NAME = "night"
@@ -198,14 +202,15 @@ def _named(adapter: str) -> str:
 
 
 def nights_of(root: Path, adapter: str) -> list[Night]:
-    """Return every night of an adapter, oldest first. Raise UserError if a record cannot be read."""
+    """Return all nights of an adapter, oldest first. Raise UserError if a record cannot be read."""
     if mirror := mirror_of(root):
         mirror.follow(NIGHTLY)
     return [Night.read(path) for path in sorted((root / NIGHTLY).glob(f"{_named(adapter)}-*.json"))]
 
 
 def last_nights(root: Path) -> pa.Table:
-    """Return the last night of every adapter, drifted ones first. Schema: NIGHTS. Errors: see nights_of."""
+    """Return the last night of every adapter, first those with drift. Schema: NIGHTS. Raise UserError as
+    `nights_of`."""
     if mirror := mirror_of(root):
         mirror.follow(NIGHTLY)
     last = {path.stem.partition("-")[0]: path for path in files_in(root / NIGHTLY, ".json")}

@@ -1,7 +1,7 @@
 """Runs: one small JSON file for each, `<root>/runs/<id>.json`, for users and dashboards.
 
-A run's id is its profile and the fingerprint of its report: the same command is the same run, however often it was
-interrupted and whatever its budget. The store, not the record, decides what is reused.
+The id of a run is its profile and the fingerprint of its report. So the same command is the same run, whatever its
+budget and however often it was interrupted. The store decides what is reused, not this record.
 """
 
 import functools
@@ -30,16 +30,16 @@ from storage.mirror import mirror_of
 from storage.records.record import Record, keep, set_aside
 from storage.roots import files_in, root_option
 
-#: A run without a heartbeat for this long is shown as crashed.
+#: Seconds without a heartbeat after which a run is shown as crashed.
 SILENCE_SECONDS = 90.0
 ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}")
-#: Characters of a run's changes in lists; `varband study diff` prints them whole.
+#: Most characters of a run's changes in lists; `varband study diff` prints all.
 CHANGED = 320
 State = Literal["queued", "running", "parked", "interrupted", "finished", "failed", "crashed"]
 
 
 class Amounts(BaseModel):
-    """What a run spends, in every unit of budgets, prices, charges and forecasts. Users see a field's title."""
+    """Amounts that a run spends, in the units of budgets, prices, charges and forecasts. Users see a field's title."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     tokens: float = Field(default=0.0, title="tokens")  # of prompts and completions
@@ -52,7 +52,7 @@ UNITS = {name: str(field.title) for name, field in Amounts.model_fields.items()}
 
 
 class Run(Record):
-    """The record of a run. `state` as its process last wrote it; `current_state` is the present state."""
+    """The record of a run. `state`: as the run's process last wrote it. `current_state`: the state now."""
 
     NAME = "run record"
     id: str
@@ -60,8 +60,8 @@ class Run(Record):
     changes: tuple[str, ...] = ()  # differences from the profile that the study is based on
     request: dict[str, object]  # arguments for `varband resume`
     state: State
-    why: str = ""  # one sentence for a state that needs one
-    at: str = ""  # title of the present or last stage
+    why: str = ""  # a sentence on the state, for states that need one
+    at: str = ""  # title of the current stage, or of the last one
     stages: int = 0
     stages_done: int = 0
     spent: Amounts = Amounts()
@@ -81,7 +81,7 @@ class Run(Record):
 
     @property
     def current_state(self) -> State:
-        """`crashed` for a run recorded as `running` whose process is gone or silent, otherwise `state`."""
+        """Return `crashed` if the state is `running` but the process is gone or silent; otherwise `state`."""
         if self.state != "running":
             return self.state
         if self.host == socket.gethostname() and not psutil.pid_exists(self.pid):
@@ -114,7 +114,7 @@ def run_id(profile: str, report: Ref) -> str:
 
 
 def run_path(root: Path, name: str) -> Path:
-    """Return the path of a run's record. Errors: UserError for a name that is no run id and could leave the folder."""
+    """Return the path of a run's record. Raise UserError for a name that is no run id and could leave the folder."""
     if not ID.fullmatch(name) or ".." in name:
         raise UserError(f"'{name[:80]!s}' is no run id; one looks like demo-4f1c2a9b (see: varband runs)")
     return root / "runs" / f"{name}.json"
@@ -131,7 +131,7 @@ def read_run(root: Path, name: str) -> Run:
 
 
 def read_record(path: Path) -> Run:
-    """Read a run's record. Errors: UserError if it is no record of the run in the file's name; OSError."""
+    """Read a run's record. Raise UserError if the file is not the record of the run in its name, and OSError."""
     run = Run.read(path)
     if run.id != path.stem:
         raise UserError(f"{path} is the record of another run, {run.id}")
@@ -139,7 +139,7 @@ def read_record(path: Path) -> Run:
 
 
 def earlier_attempt(root: Path, name: str) -> Run | None:
-    """Return the record of the run's last attempt, or None. A damaged one is moved away; its charges stay."""
+    """Return the record of a run's last attempt, or None. A damaged record is moved away; its charges stay."""
     path = run_path(root, name)
     _sync(root)
     try:
@@ -163,18 +163,18 @@ def record_paths(root: Path) -> list[Path]:
 
 @functools.lru_cache(maxsize=20_000)
 def _read(path: Path, inode: int, mtime_ns: int) -> Run:
-    """Read a record, cached: records are replaced, never changed in place, so a new one has another inode or time."""
+    """Read a record. It is cached, because a record is only ever replaced, and then has another inode or time."""
     return read_record(path)
 
 
 def all_runs(root: Path) -> list[Run]:
-    """Return the runs of a root, newest first. A notice names a record that cannot be read."""
+    """Return the runs of a root, newest first. Print a notice for each record that cannot be read."""
     found = []
     for path in record_paths(root):
         try:
             at = path.stat()
             found.append(_read(path, at.st_ino, at.st_mtime_ns))
-        except FileNotFoundError:  # removed meanwhile
+        except FileNotFoundError:  # it was removed in the meantime
             continue
         except (UserError, OSError) as error:
             warnings.warn(Notice(f"run not listed: {error}"), stacklevel=2)
@@ -182,7 +182,7 @@ def all_runs(root: Path) -> list[Run]:
 
 
 def telling(changes: Sequence[Sequence[str]]) -> list[tuple[str, ...]]:
-    """Sort the changes of each study, the rarest among all studies first.
+    """Sort the changes of each study. Those that are rarest among all studies come first.
 
     >>> telling([("steps: 40 → 8", "rate: 1 → 2"), ("steps: 40 → 8",)])
     [('rate: 1 → 2', 'steps: 40 → 8'), ('steps: 40 → 8',)]
@@ -192,7 +192,7 @@ def telling(changes: Sequence[Sequence[str]]) -> list[tuple[str, ...]]:
 
 
 def runs_table(root: Path) -> pa.Table:
-    """Return one row per run with its present state, for dashboards. Schema: RUNS."""
+    """Return one row per run with its current state, for dashboards. Schema: RUNS."""
     found, rows = all_runs(root), []
     for run, changes in zip(found, telling([run.changes for run in found]), strict=True):
         changed = textwrap.shorten("; ".join(changes), CHANGED, placeholder="…")
@@ -206,11 +206,11 @@ def _sync(root: Path) -> None:
         mirror.follow("runs")
 
 
-# Look up runs by an id, the beginning of an id, or the name of a study, which several runs may have.
+# ---- runs by an id, the beginning of an id, or the name of a study, which several runs may have
 
 
 def runs_named(root: Path, text: str) -> list[Run]:
-    """Return the run with this id, else all runs of this study, else those whose ids start so; newest first."""
+    """Return the run with this id, or else all runs of this study, or else those whose id starts so; newest first."""
     runs = all_runs(root)
     for fits in (lambda run: run.id == text, lambda run: run.profile == text):
         if found := [*filter(fits, runs)]:
@@ -219,7 +219,7 @@ def runs_named(root: Path, text: str) -> list[Run]:
 
 
 def run_named(root: Path, text: str) -> Run | None:
-    """Return the run with this id or study name, or None. Errors: UserError with the ids if several match."""
+    """Return the run with this id or study name, or None. Raise UserError with the ids if several runs match."""
     found = runs_named(root, text)
     if len(found) > 1:
         raise UserError(f"{_several(text, found)}; name one by its id")
@@ -227,7 +227,8 @@ def run_named(root: Path, text: str) -> Run | None:
 
 
 def run_to_read(root: Path, text: str) -> Run | None:
-    """Return the run that matches; of one study's runs the newest with a report. Errors: see run_named."""
+    """Return the run that matches. Of several runs of a study, return the newest with a report. Raise UserError as
+    `run_named` does."""
     found = runs_named(root, text)
     taken = next((run for run in found if run.report is not None), None)
     if len(found) == 1 or taken is None or taken.profile != text:
@@ -242,10 +243,11 @@ def _several(text: str, found: Sequence[Run]) -> str:
     return f"'{text[:80]}' fits {len(found)} runs: {', '.join(ids)}"
 
 
-# The artifacts that each run needs, in `runs/<run>.jsonl`, one ref per line; they are kept until the run has finished.
-# The first line is a checksum of the rest, so that damaged notes never lead to a collection of needed artifacts.
+# ---- the artifacts that each unfinished run needs, which must be kept: `runs/<run>.jsonl`, one ref per line
+#
+# The first line is a checksum of the rest, so that damaged notes never let needed artifacts be collected.
 
-#: Kind of the first line.
+#: Kind of the first line, in place of an artifact's kind.
 SEAL = "noted"
 
 
@@ -260,7 +262,7 @@ def notes_path(root: Path, run: str) -> Path:
 
 
 def planned_refs(root: Path, run: str) -> list[Ref]:
-    """Return a run's planned artifacts. Raise UserError if the run's notes are missing or damaged."""
+    """Return the artifacts that a run planned. Raise UserError if the run's notes are missing or damaged."""
     path = notes_path(root, run)
     if not path.exists():
         raise UserError(f"no run '{run}' under {root} noted what it needs (see: varband runs)")
@@ -268,7 +270,7 @@ def planned_refs(root: Path, run: str) -> list[Ref]:
 
 
 def noted(path: Path) -> list[Ref]:
-    """Read the notes of a run. Errors: UserError if the file is damaged."""
+    """Read the notes of a run. Raise UserError if the file is damaged."""
     try:
         lines = [str(orjson.loads(line)) for line in path.read_bytes().splitlines()]
         first, *others = map(Ref.parse, lines)
@@ -280,7 +282,7 @@ def noted(path: Path) -> list[Ref]:
 
 
 def studies_of(root: Path) -> dict[str, list[str]]:
-    """Return, by ref, the names of the studies that need an artifact, newest first."""
+    """Return the names of the studies that need an artifact, by ref, newest first."""
     found: dict[str, list[str]] = {}
     for run in all_runs(root):
         with suppress(UserError, FileNotFoundError):
@@ -291,8 +293,8 @@ def studies_of(root: Path) -> dict[str, list[str]]:
 
 
 def unfinished(root: Path, but: str = "") -> set[Ref]:
-    """Return the artifacts that unfinished runs need, except run `but`; includes runs without a record (imports).
-    Errors: UserError if a record or notes are damaged or missing."""
+    """Return the artifacts that unfinished runs need, without those of run `but`. Imports are runs without a record,
+    and count too. Raise UserError if a record or notes are damaged or missing."""
     notes = {path.stem: path for path in files_in(root / "runs", ".jsonl")}
     for path in record_paths(root):
         try:

@@ -1,7 +1,7 @@
 """Spending: the cost of each run, one line per charge, in append-only journals
 `<root>/spending/<run>/<start>-<pid>.jsonl`.
 
-A line is on disk before its rollouts are stored, so that a crash between the two never loses a cost.
+A charge is on disk before its rollouts are stored, so that a crash never loses a cost.
 """
 
 import functools
@@ -27,15 +27,15 @@ SPENDING = nullable(
     *(f"{unit} real" for unit in UNITS),
     "device str",
 )
-#: The team's prices, a file of the root that users write.
+#: File of the root with the team's prices, which users write.
 PRICES = "prices.toml"
 #: Approximate size of a journal's files on object storage.
 PIECE_BYTES = 1 << 15
 
 
 class Charge(Amounts):
-    """One payment. kind: kind of the resulting artifact. arm: None if shared. key: identifies work that may be sent
-    again but is charged once; empty for other work."""
+    """One payment. kind: kind of the artifact that it was for. arm: None if arms share it. key: identifies work that
+    may be sent again but is charged once; empty for other work."""
 
     model_config = ConfigDict(extra="ignore", strict=True)
     time: str
@@ -51,7 +51,7 @@ class Charge(Amounts):
 
 
 class Journal:
-    """The charges of one run, one file per process, so that several workers of a run never share a file."""
+    """The charges of one run. Each process of a run has its own file, so that no two write to the same one."""
 
     def __init__(self, root: Path, run: str) -> None:
         self.root, self.run = root, run
@@ -62,7 +62,7 @@ class Journal:
         return self.folder / f"{time.time_ns():020d}-{os.getpid()}.jsonl"
 
     def enter(self, charges: Iterable[Charge]) -> None:
-        """Append charges durably. On object storage, which uploads whole files, a long journal gets a new file."""
+        """Append charges durably. Object storage uploads whole files, so a long journal continues in a new file."""
         self.folder.mkdir(parents=True, exist_ok=True)
         mirror = mirror_of(self.root)
         if mirror and self.path.exists() and self.path.stat().st_size > PIECE_BYTES:
@@ -76,7 +76,7 @@ class Journal:
             mirror.push(self.path)
 
     def _append(self, lines: bytes) -> None:
-        """Append lines atomically: half a line would make the next one unreadable."""
+        """Append lines whole or not at all, because half a line would make the next one unreadable."""
         with self.path.open("ab", buffering=0) as handle:
             before, left = handle.seek(0, os.SEEK_END), memoryview(lines)
             try:
@@ -92,7 +92,7 @@ class Journal:
         return plus(Amounts(), (charge for path in _journals(self.root, self.run) for charge in _charges(path)))
 
     def has(self, key: str) -> bool:
-        """Return whether work with this key was charged."""
+        """Return whether work with this key was already charged."""
         return any(charge.key == key for path in _journals(self.root, self.run) for charge in _charges(path))
 
     def lengths(self) -> dict[str, float]:
@@ -111,7 +111,7 @@ def plus(spent: Amounts, charges: Iterable[Amounts]) -> Amounts:
 
 
 def spent_in_month(root: Path, month: str) -> Amounts:
-    """Return the cost of all runs of a root in a calendar month of UTC, written 2026-11."""
+    """Return the cost of all runs of a root in a calendar month of UTC, such as 2026-11."""
     since = datetime.fromisoformat(f"{month}-01T00:00:00+00:00").timestamp()
     paths = [(path, path.stat()) for path in _journals(root)]
     return plus(Amounts(), (_of_month(path, at.st_size, month) for path, at in paths if at.st_mtime >= since))
@@ -119,7 +119,7 @@ def spent_in_month(root: Path, month: str) -> Amounts:
 
 @functools.lru_cache(maxsize=20_000)
 def _of_month(path: Path, size: int, month: str) -> Amounts:
-    """Return a journal's sum in a month, cached by size, because journals only grow."""
+    """Return the sum of a journal in a month. It is cached by the file's size, because journals only grow."""
     return plus(Amounts(), (charge for charge in _charges(path) if charge.time.startswith(month)))
 
 
@@ -130,7 +130,7 @@ def _journals(root: Path, run: str | None = None) -> list[Path]:
 
 
 def _charges(path: Path) -> Iterator[Charge]:
-    """Yield the charges of a journal. A line that a crash cut off, or that is no charge, is left out."""
+    """Yield the charges of a journal. A line that a crash cut off, or that is no charge, is skipped."""
     for line in path.read_bytes().splitlines():
         with suppress(ValueError):
             yield Charge.model_validate_json(line)
@@ -144,7 +144,7 @@ def charges(root: Path, run: str | None = None) -> pa.Table:
 
 
 def spending_by_arm(root: Path, run: str | None = None) -> pa.Table:
-    """Return the cost of each arm and kind of artifact, and per correct answer (null if there are none)."""
+    """Return the cost of each arm and kind of artifact, and per correct answer (null if there is none)."""
     return query(
         "select coalesce(arm, '(shared)') as arm, kind, sum(rollouts)::bigint as rollouts,"
         " sum(correct)::bigint as correct, sum(tokens)::bigint as tokens, sum(gpu_hours) as gpu_hours, sum(usd) as usd,"
