@@ -1,1 +1,1 @@
-"""Measures turn rollouts into tables, one table per file."""
+"""Measures: the tables that a report reads, computed from rollouts. Each file has one table."""

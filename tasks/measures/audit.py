@@ -1,4 +1,4 @@
-"""The audit checks the designs of compared runs. Each check is a named query, `lint_*.sql`."""
+"""The audit: checks of how the compared runs were designed. Each check is a named query, `lint_*.sql`."""
 
 from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any
@@ -33,7 +33,7 @@ def audit_designs(
     diversities: tuple[Diversity, ...],
     gate: Gate = Gate(),  # noqa: B008
 ) -> pa.Table:
-    """Return the findings of all checks on the designs of an experiment. Schema: AUDIT. gate: the study's form gate."""
+    """Return the findings of all checks on the designs of a study. Schema: AUDIT. gate: the study's limits on form."""
     held = f"held-out of {splits}"
     sampled = [*((ref, str(pool), "screening") for ref in screenings), *((ref, held, "heldout") for ref in final)]
     recipes = {ref: store().manifest(ref).recipe for ref in trainings}
@@ -72,12 +72,12 @@ def audit_designs(
 
 
 def _taught(trainings: Sequence[Ref], held: pa.Table) -> list[Row]:
-    """Return near-duplicates between the held-out problems and the pools of the lessons before these trainings."""
+    """Return near-duplicates between the held-out problems and the problems of earlier trainings (lessons)."""
     lessons, waiting = set[tuple[str, str]](), list(trainings)
     while waiting:
         for init in store().manifest(waiting.pop()).recipe.inputs.get("init", []):
             inputs = store().manifest(Ref.parse(init)).recipe.inputs
-            if "pool" in inputs:  # the training data of an imported adapter are unknown
+            if "pool" in inputs:  # the training data of an imported adapter is unknown
                 lessons.add((inputs["pool"][0], inputs["splits"][0]))
                 waiting.append(Ref.parse(init))
     rows = list[Row]()
@@ -92,7 +92,7 @@ def _policy(rollouts: Ref) -> Policy:
 
 
 def _sampling_arguments(rollouts: Ref) -> Mapping[str, Any]:
-    """Return the sampling arguments of rollouts. Errors: UserError if the rollouts were imported."""
+    """Return the sampling arguments of rollouts. Raise UserError for imported rollouts."""
     if (arguments := sampled_with(rollouts)) is None:
         raise UserError(f"{rollouts} was imported, so its sampling settings are unknown")
     return arguments
@@ -113,7 +113,7 @@ def _sampled(ref: Ref, problems: str, role: str) -> Row:
 
 
 def _notes(screenings: Sequence[Ref], final: Sequence[Ref], trainings: Sequence[Ref]) -> Iterator[Row]:
-    """Yield warnings on single runs, and on arms whose answers are graded by different rules."""
+    """Yield warnings about single runs, and about arms whose answers are graded by different rules."""
 
     def note(code: str, said: str, *places: object) -> Row:
         return {"code": code, "said": said, "place": ", ".join(map(str, places))}
@@ -124,7 +124,7 @@ def _notes(screenings: Sequence[Ref], final: Sequence[Ref], trainings: Sequence[
         kinds.setdefault(policy.scaffold.answer_kind, set()).add(policy.arm)
         if policy.adapter is not None:
             made = store().manifest(Ref.parse(policy.adapter))
-            if made.recipe.stage == "import_adapter":  # its training data are unknown
+            if made.recipe.stage == "import_adapter":  # its training data is unknown
                 text = f"{policy.arm} starts from {made.provenance.notes['adapter']}, which was trained elsewhere"
                 yield note("adapter_made_elsewhere", text, ref, policy.adapter)
     if len(kinds) > 1:
@@ -143,7 +143,7 @@ def _notes(screenings: Sequence[Ref], final: Sequence[Ref], trainings: Sequence[
 
 
 def _undelivered(screenings: Sequence[Ref], trained: Set[str], gate: Gate) -> list[Row]:
-    """Return the reasons why the trained arms did not pass the form gate or cannot be compared."""
+    """Return why trained arms miss the study's gate, or why they cannot be compared."""
     arms, places = [], {}
     for ref in screenings:
         policy = _policy(ref)
@@ -158,7 +158,7 @@ def _undelivered(screenings: Sequence[Ref], trained: Set[str], gate: Gate) -> li
 
 
 def rewards_of_form(trainings: Mapping[str, Mapping[str, Any]]) -> Iterator[Row]:
-    """Yield the rewards that pay for tags if the trained scaffolds' tags differ. trainings: arguments by ref."""
+    """Yield rewards for tags, if the trained scaffolds have different tags. trainings: arguments by ref."""
     tags = {ref: restored(Policy, arguments["start"]).scaffold.pairs for ref, arguments in trainings.items()}
     for ref, arguments in trainings.items():
         learner, has = restored(LearnerConfig, arguments["learner"]), " and ".join(tags[ref]) or "no tags"
@@ -168,7 +168,7 @@ def rewards_of_form(trainings: Mapping[str, Mapping[str, Any]]) -> Iterator[Row]
 
 
 def _steps(training: Ref) -> Row:
-    """Return the number of steps that a training was asked for and the last step that it executed."""
+    """Return the requested number of steps of a training, and the last step that was executed."""
     learner = restored(LearnerConfig, store().manifest(training).recipe.arguments["learner"])
     executed = max(store().read(training, ["step"])["step"].to_pylist(), default=0)
     counted = {"run": str(training), "requested": learner.steps, "executed": executed}
@@ -176,7 +176,7 @@ def _steps(training: Ref) -> Row:
 
 
 def _exposed(training: Ref, pool: Ref, splits: Ref) -> list[Row]:
-    """Return a training's problems and groups by source; an empty list for a copy without its files."""
+    """Return a training's problems and groups by source; empty for a copy without the training's files."""
     file = store().files(training) / "exposure.parquet"
     if not file.exists():
         return []
@@ -205,7 +205,7 @@ def _coverage(diversity: Ref, problems: str) -> list[Row]:
 
 
 def _mislabelled(screening: Ref, sizes: Mapping[str, int]) -> list[Row]:
-    """Return the screening's groups that the training's group size would change. sizes: group size by arm."""
+    """Return the screening's groups whose band would change at the training's group size. sizes: group size by arm."""
     counts = query(
         "select arm, count(*) as n, count(*) filter (where correct) as c from t group by arm, problem_id",
         t=store().read(screening, ["arm", "problem_id", "correct"]),

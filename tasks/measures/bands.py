@@ -1,4 +1,4 @@
-"""Bands: which problems of an arm give a group-relative gradient, and how two arms' bands overlap."""
+"""Bands: which problems of an arm give a group-relative gradient, and how far the bands of two arms agree."""
 
 from collections.abc import Mapping, Sequence
 from itertools import combinations, product
@@ -19,7 +19,7 @@ from tasks.stage import progress, stage, store
 
 
 def bands_of(rollouts: pa.Table) -> pa.Table:
-    """Return each problem's band in one policy's screening; with one rollout never `variance`. Schema: Bands."""
+    """Return each problem's band in one policy's screening. One rollout never gives `variance`. Schema: Bands."""
     return query(
         """
         select problem_id, source, arm, group_size, num_correct, band(num_correct, group_size) as band
@@ -33,14 +33,15 @@ def crosstab_of(bands: pa.Table, train_group_size: int) -> pa.Table:
     """Compare the bands of several arms in a long table, one number per row.
 
     Columns: metric, arm, other, source (`all`: the whole pool), band, other_band, count, estimate, low and high (over
-    problems), p_value (corrected over the table), n, reason. Metrics:
-    - `count`: problems by band. `cell`: cross-tabulation of two arms on common problems.
-    - `ratio`: arm's variance band over other's; near-duplicates count once. `shared`, `only`: overlap of the two arms'
-    variance bands.
+    problems), p_value, p_adjusted (corrected over the table), n, reason. Metrics:
+    - `count`: problems by band. `cell`: problems of two arms by both bands.
+    - `ratio`: size of the arm's variance band divided by the other's; near-duplicates count once. `shared`, `only`:
+    problems that are in both variance bands, or in one alone.
     - `mcnemar`: test of variance band or not. `stuart_maxwell`: test of all three bands.
-    - `expected_live`: share of groups with both outcomes at the training group size. `mislabelled`: share of all_zero
-    and all_one problems that are expected to be live at the training group size.
-    - `beta_a`, `beta_b`, `beta_zero`: the fit; `beta_zero` is the share of problems that no rollout solves.
+    - `expected_live`: expected share of groups with both outcomes at the training group size. `mislabelled`: the same
+    share among problems whose own group had one outcome.
+    - `beta_a`, `beta_b`, `beta_zero`: the beta-binomial fit; `beta_zero` is the share of problems that no rollout
+    solves.
     - `adaptive_saving`: rollouts saved by stopping a problem after one correct and one wrong rollout.
     """
     names = ("problem_id", "arm", "source", "band", "group_size", "num_correct")
@@ -69,7 +70,7 @@ def crosstab_of(bands: pa.Table, train_group_size: int) -> pa.Table:
 
 
 def share(is_P: np.ndarray, cluster_P: np.ndarray) -> Row:
-    """Return low and high of a share of problems, counting near-duplicates once, or a reason; {} without problems.
+    """Return low and high of a share of problems, where near-duplicates count once; {} without problems.
 
     >>> {end: round(v, 3) for end, v in share(np.arange(100) < 14, np.arange(100)).items()}
     {'low': 0.085, 'high': 0.221}
@@ -116,7 +117,7 @@ def _pair(one: Mapping[str, np.ndarray], two: Mapping[str, np.ndarray]) -> list[
 
 
 def _ratio(live_P: np.ndarray, other_P: np.ndarray, cluster_P: np.ndarray) -> Row:
-    """Return the ratio of the two arms' variance bands on common problems; near-duplicates count once."""
+    """Return the ratio of the arms' variance bands on common problems. Near-duplicates count once."""
     live_C2 = folded(np.column_stack([live_P, other_P])[None] * 1.0, cluster_P)[0]
     estimate, low, high = ratio(live_C2[None, :, 0], live_C2[None, :, 1], trained=False)
     found = {"estimate": estimate, "clusters": len(live_C2)}
@@ -128,7 +129,7 @@ def _ratio(live_P: np.ndarray, other_P: np.ndarray, cluster_P: np.ndarray) -> Ro
 
 @stage(Bands, version=1)
 def classify_bands(*, rollouts: Rollouts) -> pa.Table:
-    """Return the bands of one arm's screening. Schema: Bands. Log the shares without an answer or valid tags."""
+    """Return the bands of one arm's screening. Schema: Bands. Report shares without an answer or valid tags."""
     rows = store().read(rollouts, [*dict.fromkeys([*COLUMNS, *FORM_COLUMNS])])
     if rows.num_rows:
         form = form_of(rows)
@@ -140,12 +141,12 @@ def classify_bands(*, rollouts: Rollouts) -> pa.Table:
 
 @stage(JointBands, version=1)
 def keep_joint(*, own: Bands, others: tuple[Bands, ...]) -> pa.Table:
-    """Return an arm's bands without those variance-band problems that another arm lacks in its. Schema: Bands."""
+    """Return an arm's bands, without problems that are in its variance band but not in every arm's. Schema: Bands."""
     return joint_of(store().read(own), [store().read(ref) for ref in others])
 
 
 def joint_of(own: pa.Table, others: Sequence[pa.Table]) -> pa.Table:
-    """Keep the variance-band problems of `own` that are in the variance band of all others too. Schema: Bands.
+    """Return `own`, without problems that are in its variance band but not in every other's. Schema: Bands.
 
     >>> rows = {"source": ["s"] * 2, "arm": ["a"] * 2, "group_size": [8] * 2, "num_correct": [4] * 2}
     >>> own = pa.table({"problem_id": ["p", "q"], **rows, "band": [Band.VARIANCE] * 2}).cast(Bands.schema)
@@ -161,6 +162,6 @@ def joint_of(own: pa.Table, others: Sequence[pa.Table]) -> pa.Table:
 
 @stage(BandCrosstab, version=13)
 def cross_bands(*, bands: tuple[Bands, ...], train_group_size: int) -> pa.Table:
-    """Compare several arms' bands; expected counts are for groups of `train_group_size` rollouts."""
+    """Compare the bands of several arms. Expected counts are for groups of `train_group_size` rollouts."""
     rows = pa.concat_tables([store().read(ref) for ref in bands])
     return crosstab_of(with_clusters(rows, bands), train_group_size)

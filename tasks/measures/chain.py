@@ -1,5 +1,5 @@
-"""The causal chain of the hypothesis, by regression: do problems with more diverse traces at the start fall into the
-variance band more often, and do they gain more from training? The data are observational: no slope proves a cause."""
+"""The causal chain of the hypothesis, by regression. Are problems with more diverse traces at the start more often in
+the variance band, and do they gain more from training? The data are observational, so no slope proves a cause."""
 
 from collections.abc import Sequence
 
@@ -17,7 +17,7 @@ from tasks.evidence import standard_measure
 from tasks.measures.groups import Row, read_groups
 from tasks.stage import stage, store
 
-#: The fewest problems for which a slope is estimated with difficulty and arms held fixed.
+#: The fewest problems for a slope, when difficulty and arms are held fixed.
 FEWEST = 20
 LINKS = ("diversity to band", "band to gain", "diversity to gain")
 
@@ -31,23 +31,23 @@ class Chain(
         "reason str",
     ),
 ):
-    """Slopes of the chain at equal difficulty, and gains by level of diversity."""
+    """Slopes of the chain at equal difficulty, and the gain by level of diversity."""
 
 
 def chain_of(groups: pa.Table, bands: pa.Table, diversity: pa.Table) -> pa.Table:
     """Return rows of these metrics:
-    - `diversity to band`, `diversity to gain`: effect of one standard deviation of an arm's initial diversity on the
-      chance of the variance band at screening, and on the gain.
+    - `diversity to band`, `diversity to gain`: effect of one standard deviation of an arm's diversity at the start on
+      the chance of the variance band at screening, and on the gain.
     - `band to gain`: how much more the problems of the variance band gain than others.
-    - `gain by dose`: mean gain of problems with low, middle and high diversity, after removing the effects of
-      difficulty and arm.
+    - `gain by dose`: mean gain of problems with low, middle and high diversity, without the effects of difficulty and
+      arm.
     - `by source`: means.
 
-    Slopes hold difficulty (share correct and its square), arm and source fixed; a source with both higher diversity and
-    larger gains would otherwise reverse a slope. Predictor and outcome are measured on different rollouts (those of the
-    screening and those of step 0), so their sampling errors are independent. groups: held-out groups of the first and
-    the last step, with `cluster`. n: rows of (problem, arm). Estimates are None, with a reason, if there are too few
-    problems or screening shares are biased.
+    Slopes hold difficulty (share correct and its square), arm and source fixed. Otherwise a source with more diversity
+    and larger gains could turn a slope around. Predictor and outcome come from different rollouts (screening and step
+    0), so their sampling errors are independent. An estimate is None, with a reason, if there are too few problems or
+    if the screening's shares are biased. groups: held-out groups of the first and last step, with `cluster`. n: number
+    of pairs of problem and arm.
     """
     table = _laid_out(groups, bands, diversity)
     rows: list[Row] = []
@@ -60,7 +60,7 @@ def chain_of(groups: pa.Table, bands: pa.Table, diversity: pa.Table) -> pa.Table
 
 
 def _laid_out(groups: pa.Table, bands: pa.Table, diversity: pa.Table) -> pa.Table:
-    """Return a row per (problem, arm) with a screening, a vector at step 0 and all adapters' accuracies (`after`)."""
+    """Return a row for each problem and arm that has a screening, a vector at step 0 and all adapters' accuracies."""
     return query(
         """
         with last as (select arm, max(step) as step from groups group by arm having max(step) > 0),
@@ -116,7 +116,7 @@ def _links(table: pa.Table) -> list[Row]:
     rows = []
     for metric, one in found.items():
         row = about | {"metric": metric} | one
-        # bands are of the policy before training
+        # bands belong to the policy before training, which has no seeds
         rows.append(row | ({"seeds": None, "holds_for": None} if metric == "diversity to band" else {}))
     fixed_ND = np.column_stack(difficulty)
     left = dose - fixed_ND @ np.linalg.lstsq(fixed_ND, dose, rcond=None)[0]
@@ -124,14 +124,14 @@ def _links(table: pa.Table) -> list[Row]:
 
 
 def _standardised(value_N: np.ndarray, arm_N: np.ndarray) -> np.ndarray:
-    """Divide values by their standard deviation within the arm; leave them unscaled if it is 0."""
+    """Divide values by their standard deviation within the arm. If it is 0, return them unchanged."""
     away_N = _less_mean(value_N, arm_N)
     scale = float(np.sqrt((away_N**2).sum() / max(len(away_N) - len(np.unique(arm_N)), 1)))
     return away_N / scale if scale > 0 else away_N
 
 
 def _less_mean(value: np.ndarray, class_N: np.ndarray) -> np.ndarray:
-    """Subtract the mean of its class from each value, along the last axis: removes the fixed effects of classes."""
+    """Subtract the mean of its class from each value along the last axis, which removes fixed effects of classes."""
     member_NC = np.eye(class_N.max() + 1)[class_N]
     return value - value @ member_NC / member_NC.sum(axis=0) @ member_NC.T
 
@@ -167,7 +167,7 @@ def _by_source(table: pa.Table) -> list[Row]:
 def follow_the_chain(
     *, rollouts: tuple[Rollouts, ...], bands: tuple[Bands, ...], diversities: tuple[Diversity, ...]
 ) -> pa.Table:
-    """Relate initial diversity, variance band and gain, by problem and by source."""
+    """Relate diversity at the start, variance band and gain, by problem and by source."""
     parts: list[Sequence[Ref]] = [bands, diversities]
     screened, spread = (pa.concat_tables([store().read(ref) for ref in refs]) for refs in parts)
     return chain_of(read_groups(rollouts), screened, spread)

@@ -1,5 +1,5 @@
-"""Training curves: held-out accuracy by step, gains with the composition of the training data, and metrics of the
-training steps."""
+"""Training curves: held-out accuracy by step, gains with the composition of the training data, and metrics of training
+steps."""
 
 from collections.abc import Sequence
 from itertools import combinations
@@ -19,7 +19,7 @@ from tasks.domain.statistics.paired_tests import Family, family_of_gain, in_fami
 from tasks.measures.groups import Row, accuracy, counts_of, estimates, read_groups
 from tasks.stage import stage, store
 
-# Held-out curves: accuracy by step and source with intervals, and gains.
+# ---- held-out curves: accuracy by step and source with intervals, and gains
 
 Shares = dict[str, dict[str, int]]
 
@@ -36,9 +36,9 @@ def heldout_rows(groups: pa.Table) -> list[Row]:
 
 
 def gain_rows(groups: pa.Table) -> list[Row]:
-    """Return `gain` rows: accuracy at each arm's last step minus that at its first, paired by problem. Gains use the
-    last step, even if an earlier step was better. p_adjusted: Benjamini-Hochberg over the arms' gains on all sources,
-    and over those by source. p_equivalent: p-value of the equivalence test with margin ±MARGIN."""
+    """Return `gain` rows: accuracy at each arm's last step minus that at its first, paired by problem. The last step
+    counts even if an earlier one was better. p_adjusted: Benjamini-Hochberg over the arms' gains on all sources, and
+    separately over gains by source. p_equivalent: p-value of the equivalence test with margin ±MARGIN."""
     counts, rows = counts_of(groups), list[Row]()
     for arm, (first, last) in counts.spans.items():
         for source in counts.sources:
@@ -57,8 +57,8 @@ def gain_rows(groups: pa.Table) -> list[Row]:
 
 
 def contrasted(ends: Sequence[Seeded], signs: Sequence[float], alike: str) -> tuple[Row, list[float]]:
-    """Return (row of Σ sign · accuracy on the common problems, the mean of each end). ends: after and before of each
-    arm. p_equivalent: of the equivalence test with margin ±MARGIN, or None. alike: the reason if no problem differs."""
+    """Return (row of Σ sign · accuracy on the common problems, mean of each end). ends: after and before of each arm.
+    p_equivalent: of the equivalence test with margin ±MARGIN, or None. alike: the reason if all problems are equal."""
     common = on_common_problems(ends)
     if not len(common[0].problem_P):
         return {"n": 0}, []
@@ -96,7 +96,7 @@ def training_rows(steps: pa.Table) -> list[Row]:
 
 
 def share_of(counts: Shares, row: Row) -> float | None:
-    """Return the share of a row's source among its arm's counts; None without counts."""
+    """Return the share of a row's source in the counts of its arm; None without counts."""
     own = counts.get(row["arm"], {})
     total = sum(own.values())
     return (1.0 if row["source"] == "all" else own.get(row["source"], 0) / total) if total else None
@@ -105,9 +105,9 @@ def share_of(counts: Shares, row: Row) -> float | None:
 def curves_of(
     groups: pa.Table, steps: pa.Table | None, training: Shares, exposure: Shares, ends: pa.Table | None = None
 ) -> pa.Table:
-    """Return the training curves. Schema: Curves. series: `heldout`, `gain` (with the source's shares of the training
-    pool and of the trained groups, both given as arm → source → count), `training`. ends: groups of the final
-    evaluation, for the gains; None: gains from the curve."""
+    """Return the training curves. Schema: Curves. series: `heldout`; `gain`, with the source's shares of the training
+    pool and of the trained groups (training, exposure: arm → source → count); `training`. ends: groups of the final
+    evaluation, from which gains are computed; None computes gains from the curve."""
     rows = heldout_rows(groups)
     for row in gain_rows(groups if ends is None else ends):
         rows.append(row | {"training_share": share_of(training, row), "exposure_share": share_of(exposure, row)})
@@ -117,7 +117,7 @@ def curves_of(
 
 
 def counted(table: pa.Table) -> Shares:
-    """Return arm → source → rows. An arm that is evaluated with another arm's adapter gets the counts of that arm."""
+    """Return arm → source → rows. An arm that is evaluated with another arm's adapter gets that arm's counts."""
     found: Shares = {}
     for row in query("select arm, source, count(*) as n from t group by arm, source", t=table).to_pylist():
         found.setdefault(row["arm"], {})[row["source"]] = row["n"]
@@ -136,7 +136,7 @@ def training_curves(
     pool: Pool,
     splits: Splits,
 ) -> pa.Table:
-    """Return held-out accuracy by step, source and arm, and final gains beside each source's share of training."""
+    """Return held-out accuracy by step, source and arm, and final gains with each source's share of training."""
     problems, held = store().read(pool, ["problem_id", "source"]), store().read(splits)
     groups, ends = read_groups(list(dict.fromkeys(evaluations))), read_groups(final)
     if not trainings:
@@ -149,22 +149,22 @@ def training_curves(
     return curves_of(groups, steps, counted(pools), exposure, ends)
 
 
-# The difference of gains is the study's main result: did one arm gain more from training than another?
+# ---- the difference of gains, the main result of a study: did one arm gain more from training than another?
 
 
-#: Columns that hold an end of an interval.
+#: Columns with an end of an interval.
 ENDS = tuple(f"{of}{end}" for of in ("", "sequence_", "corrected_") for end in ("low", "high"))
 
 
 def gains_of(groups: pa.Table) -> pa.Table:
-    """Compare the held-out gains of every two arms by source, from first to last evaluated step, on common problems.
+    """Compare the held-out gains of every two arms by source, from the first to the last evaluated step.
 
-    Paired by problem; interval and p are over problems and training seeds of each trained arm. p_adjusted: Holm over
-    the pairs of arms on all sources (the confirmatory family), Benjamini-Hochberg by source; corrected: ends of the
-    interval that agrees with p_adjusted. sequence: ends of the confidence sequence, which holds at all looks together.
-    p_equivalent: p-value of the equivalence test with margin ±MARGIN. detectable: difference that this design detects
-    with 80 % power. A gain is None, with a reason, if the arm was evaluated at one step only. There is no interval if
-    no rollout was correct, before or after.
+    Gains are paired by problem, on common problems. Interval and p are over problems and the training seeds of each
+    trained arm. p_adjusted: Holm over the pairs of arms on all sources (the confirmatory family), Benjamini-Hochberg by
+    source. corrected: ends of the interval that agrees with p_adjusted. sequence: ends of the confidence sequence,
+    which holds at all looks together. p_equivalent: p-value of the equivalence test with margin ±MARGIN. detectable:
+    the difference that this design detects with 80 % power. A gain is None, with a reason, if the arm was evaluated at
+    one step only. There is no interval if no rollout was correct, before or after.
     """
     counts, rows = counts_of(groups), list[Row]()
     spans = counts.spans
@@ -190,7 +190,7 @@ def gains_of(groups: pa.Table) -> pa.Table:
         return ("difference of gains", "holm") if row["source"] == "all" else ("difference of gains by source", "bh")
 
     named = in_families(rows, family, beside=("p_equivalent",))
-    for row in named:  # two accuracies differ by at most 1, after training too
+    for row in named:  # two accuracies differ by at most 1, also after training
         ends = {name: row[name] for name in ENDS if row.get(name) is not None}
         row |= {name: min(max(end, -1 - row["lead"]), 1 - row["lead"]) for name, end in ends.items()}
     return pa.Table.from_pylist(named, schema=GainDifferences.schema)

@@ -1,5 +1,5 @@
-"""Diversity of one problem's rollouts: distances between embedded traces, and the variety of answers, which needs no
-encoder."""
+"""Diversity of one problem's rollouts: distances between embedded traces, and the variety of answers, for which no
+encoder is needed."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
@@ -27,20 +27,20 @@ from tasks.evidence import matrix, sampled_with, standard_measure
 from tasks.measures.groups import OF_ROLLOUT, Row, counts_of, in_classes, seeded, stretches, with_clusters
 from tasks.stage import beside, stage, store
 
-# Diversity of groups: distances between the traces of one problem, and between its answers.
+# ---- diversity of groups: distances between the traces of one problem, and between its answers
 
-#: Traces with equal values of these columns form a group.
+#: Traces that agree in these columns form a group.
 GROUP = ["arm", "step", "seed", "window", "source", "problem_id"]
 NUMBERS = ("correct", "num_tokens", "num_chars", "coverage")
 
 
 def diversity_of(embeddings: pa.Table) -> pa.Table:
-    """Return one row per (problem, policy, window); values are None, with a reason, for fewer than two traces.
+    """Return one row per problem, policy and window. Values are None, with a reason, for fewer than two traces.
 
-    Independent of n: diversity (mean pairwise cosine distance), spread (trace of the covariance), vendi_of_4 (effective
-    number of distinct traces among 4), length_cv (with n − 1). Dependent on n: clusters (DBSCAN eps 0.25, min 2, noise
-    counted, as published). coverage: mean share of a trace that the encoder saw; num_tokens, num_chars: means. A window
-    of a fixed number of tokens includes only traces that are longer than the window.
+    These do not depend on n: diversity (mean pairwise cosine distance), spread (trace of the covariance), vendi_of_4
+    (effective number of distinct traces among 4), length_cv (with n − 1). This depends on n: clusters (DBSCAN eps 0.25,
+    min 2, noise counted, as published). coverage: mean share of a trace that the encoder saw. num_tokens, num_chars:
+    means. A window of a fixed number of tokens includes only traces that are longer than the window.
     """
     own = embeddings.filter(pc.field("window") != REWORDED)
     if own.num_rows == 0:
@@ -80,12 +80,12 @@ def _group(vectors_ND: np.ndarray, of: Mapping[str, np.ndarray]) -> Row:
 
 
 def answers_of(rollouts: pa.Table) -> pa.Table:
-    """Measure the diversity of final answers per problem and policy, without an encoder.
+    """Measure the diversity of final answers per problem and policy. No encoder is needed.
 
-    Over `answer_class`: entropy (nats; plug-in plus (m − 1)/2n for m answers, Miller and Madow 1955), disagreement
-    (unbiased chance that two rollouts give different answers), distinct_of_4 (rarefaction). Rollouts without an answer
-    are left out; `answered` counts rollouts with an answer. A policy that is always right has entropy and disagreement
-    0, so read `num_correct` too.
+    The measures use `answer_class`: entropy (nats; plug-in plus (m − 1)/2n for m answers, Miller and Madow 1955),
+    disagreement (unbiased chance that two rollouts give different answers), distinct_of_4 (rarefaction). Only rollouts
+    with an answer count; `answered` is their number. A policy that is always correct has entropy and disagreement 0, so
+    read `num_correct` too.
     """
     return query(
         """
@@ -113,7 +113,7 @@ def answers_of(rollouts: pa.Table) -> pa.Table:
     ).cast(AnswerDiversity.schema)
 
 
-# Policies compared in pairs on their common problems, column by column.
+# ---- policies compared in pairs on their common problems, column by column
 
 COLUMNS = ("diversity", "diversity_correct", "n", "coverage", "num_tokens", "share_correct")
 
@@ -121,13 +121,13 @@ COLUMNS = ("diversity", "diversity_correct", "n", "coverage", "num_tokens", "sha
 def compare_columns(tables: Sequence[pa.Table], metrics: Sequence[str]) -> pa.Table:
     """Compare every two policies (arm, step), paired by problem. Schema: DiversityComparison.
 
-    basis: `all`, problems where both are defined, or `equal_n`, problems where both have equally many traces. low,
+    basis: `all` (problems where both are defined) or `equal_n` (problems where both have equally many traces). low,
     high, p_value, adjusted_*: over problems (near-duplicates, by `cluster`, count once) and, for trained policies, over
-    seeds. Seeds are a table's `adapter` values, which pair arms that use the same adapters; without that column each
-    artifact of an (arm, step) is one replicate. t, p_t, p_normal: uncorrected tests on seed means, as publications
-    print them. p_adjusted, adjusted_p_corrected: Benjamini-Hochberg corrections of p_value and adjusted_p over whole
-    traces at equal n, and over all other rows. adjusted_*: difference after regression on log length and accuracy (on
-    accuracy alone in a window of tokens); adjusted_reason: why it is missing.
+    seeds. The seeds are the values of a table's `adapter`, which pair arms with the same adapters. Without that column
+    each artifact of an (arm, step) is one seed. t, p_t, p_normal: uncorrected tests on seed means, as publications
+    print them. p_adjusted, adjusted_p_corrected: Benjamini-Hochberg corrections of p_value and adjusted_p, over whole
+    traces at equal n, and separately over all other rows. adjusted_*: difference after regression on log length and
+    accuracy (on accuracy alone in a window of tokens); adjusted_reason: why it is missing.
     """
     rows: list[Row] = []
     for window, policies in _policies(tables).items():
@@ -147,7 +147,7 @@ def _family(row: Row) -> paired_tests.Family:
 
 
 def _policies(tables: Sequence[pa.Table]) -> dict[str, dict[tuple[str, int], means.Seeded]]:
-    """Return window → (arm, step) → COLUMNS and cluster, by replicate and problem; step 0 is one replicate."""
+    """Return window → (arm, step) → COLUMNS and cluster, by seed and problem. Step 0 counts as one seed."""
     named = []
     for i, table in enumerate(tables):
         for name, column in (("cluster", table["problem_id"]), ("adapter", pa.repeat(f"artifact {i}", len(table)))):
@@ -199,7 +199,7 @@ def _compare(a: means.Seeded, b: means.Seeded, about: Row) -> Row:
         float((v["share_correct"] * (1 - v["share_correct"]) / np.maximum(v["n"] - 1, 1)).mean()) / len(seeded)
         for v, seeded in zip((x, y), values, strict=True)
     )
-    if of_tokens(about["window"]):  # the encoder sees the same length of each
+    if of_tokens(about["window"]):  # the encoder sees the same length of each trace
         x["num_tokens"] = y["num_tokens"] = np.ones(row["n"])
     if not (x["num_tokens"] > 0).all() or not (y["num_tokens"] > 0).all():
         return row | {"adjusted_reason": "not adjusted: lengths are not known"}
@@ -209,20 +209,19 @@ def _compare(a: means.Seeded, b: means.Seeded, about: Row) -> Row:
     return row | paired_tests.adjusted(x[metric] - y[metric], longer_P, better_P, *rest)
 
 
-# Reference points of diversity: a floor (one trace, reworded) and a ceiling (traces of different problems).
+# ---- reference points of diversity: a lower one (one trace, reworded) and an upper one (traces of different problems)
 
 KEYS = ("arm", "step", "seed", "window")
 
 
 def ceilings_of(embeddings: Iterable[pa.Table], again: Iterable[tuple[pa.Table, pa.Table]]) -> pa.Table:
-    """Return one row per policy and window. embeddings: whole problems of a window; again: (reworded traces, their
+    """Return one row per policy and window. embeddings: whole problems of a window. again: (reworded traces, their
     originals).
 
     floor: mean distance between a trace and its reworded version, over `reworded` traces, one per problem (whole traces
-    only). within: mean distance of two traces of one problem, over all pairs. between: mean distance of two traces of
-    different problems, as after shuffling problems. position: place of `within` between floor (0) and ceiling (1),
-    which removes the overall spread of an arm's vocabulary; the floor is 0 if unknown. coverage: mean share of a trace
-    that the encoder saw; n: traces.
+    only). within: mean distance of two traces of one problem. between: mean distance of two traces of different
+    problems. position: where `within` lies between floor (0) and between (1), so that the overall spread of an arm's
+    vocabulary has no effect; an unknown floor is 0. coverage: mean share of a trace that the encoder saw. n: traces.
     """
     sums: dict[tuple[Any, ...], np.ndarray] = {}
     for part in embeddings:
@@ -268,7 +267,7 @@ def _floors(parts: Iterable[tuple[pa.Table, pa.Table]]) -> dict[tuple[Any, ...],
 
 @stage(Diversity, version=4)
 def measure_diversity(*, embeddings: Embeddings) -> pa.Table:
-    """Return the mean pairwise distance of each problem, with length, accuracy and encoder coverage."""
+    """Return the mean pairwise distance of each problem, with length, accuracy and the encoder's coverage."""
     parts = store().groups(embeddings, ["window", "problem_id"])
     rows = pa.concat_tables([Diversity.schema.empty_table(), *map(diversity_of, parts)])
     return rows.sort_by([(key, "ascending") for key in GROUP])
@@ -276,7 +275,7 @@ def measure_diversity(*, embeddings: Embeddings) -> pa.Table:
 
 @stage(AnswerDiversity, version=4)
 def measure_answers(*, rollouts: Rollouts, partitions: Partitions) -> pa.Table:
-    """Measure the diversity of each problem's answers; needs no encoder."""
+    """Measure the diversity of each problem's answers. No encoder is needed."""
     parts = [answers_of(part) for part in in_classes(rollouts, partitions, OF_ROLLOUT)]
     whole = pa.concat_tables([AnswerDiversity.schema.empty_table(), *parts])
     return whole.sort_by([(name, "ascending") for name in ("arm", "step", "seed", "source", "problem_id")])
@@ -284,7 +283,7 @@ def measure_answers(*, rollouts: Rollouts, partitions: Partitions) -> pa.Table:
 
 @stage(DiversityComparison, version=18)
 def compare_diversity(*, diversities: tuple[Diversity, ...]) -> pa.Table:
-    """Compare every two policies, paired by problem, and by seed if both use the same adapters."""
+    """Compare every two policies, paired by problem, and by seed if they use the same adapters."""
     if not diversities:
         return DiversityComparison.schema.empty_table()
     tables = [_with_adapter(with_clusters(store().read(ref), [ref]), ref) for ref in diversities]
@@ -292,7 +291,7 @@ def compare_diversity(*, diversities: tuple[Diversity, ...]) -> pa.Table:
 
 
 def _with_adapter(rows: pa.Table, measured: Ref) -> pa.Table:
-    """Add the sampled adapter as a column; if the adapter is unknown, use the artifact's own name."""
+    """Add the sampled adapter as a column. If the adapter is unknown, use the artifact's own name."""
     policy = (sampled_with(measured) or {}).get("policy")
     adapter = policy.get("adapter") if isinstance(policy, dict) else None
     return rows.append_column("adapter", pa.array([str(adapter or measured)] * rows.num_rows, pa.string()))
@@ -301,12 +300,12 @@ def _with_adapter(rows: pa.Table, measured: Ref) -> pa.Table:
 @standard_measure("ceilings")
 @stage(DiversityCeilings, version=4)
 def measure_ceilings(*, embeddings: tuple[Embeddings, ...]) -> pa.Table:
-    """Return the distance within problems with its floor (reworded traces) and its ceiling (shuffled problems)."""
+    """Return the distance within problems with its lower reference (reworded traces) and upper (other problems)."""
     return pa.concat_tables([_ceilings(ref) for ref in embeddings])
 
 
 def _ceilings(ref: Embeddings) -> pa.Table:
-    """Read reworded traces separately from others, because they are stored after all others."""
+    """Read reworded traces separately, because they are stored after all others."""
     at, in_other_words = ["window", "problem_id"], pc.field("window") == REWORDED
     known = set(store().keys(ref, at).filter(in_other_words)["problem_id"].unique().to_pylist())
     whole_traces = pc.field("problem_id").isin(pa.array(sorted(known), pa.string())) & (pc.field("window") == "whole")

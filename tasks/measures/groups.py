@@ -1,4 +1,4 @@
-"""A group is all rollouts of one problem under one policy. Count groups, and average them over problems and seeds."""
+"""Groups: all rollouts of one problem under one policy. Their counts, and means over problems and seeds."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,13 +18,13 @@ from tasks.stage import Ref, beside, store
 Row = dict[str, Any]
 #: Columns that identify a rollout, and whether it is correct; completions stay on disk.
 OF_ROLLOUT = ["problem_id", "source", "arm", "adapter", "step", "seed", "rollout", "correct"]
-#: Columns that are read to count groups.
+#: Columns that are read for counting groups.
 COLUMNS = [*OF_ROLLOUT, "finish", "num_tokens", "verdict"]
 
 
 def count_groups(rollouts: pa.Table) -> pa.Table:
-    """Return one row per (policy, problem), sorted: group_size, num_correct, num_tokens, truncated, num_answered.
-    Errors: UserError if the same rollout of a problem occurs twice under one policy."""
+    """Return one row per policy and problem, sorted: group_size, num_correct, num_tokens, truncated, num_answered.
+    Raise UserError if a rollout of a problem occurs twice under one policy."""
     groups = query(
         """
         select arm, step, coalesce(adapter, '') as adapter, seed, problem_id, any_value(source) as source,
@@ -44,8 +44,8 @@ def count_groups(rollouts: pa.Table) -> pa.Table:
 
 
 def read_groups(refs: Sequence[Ref]) -> pa.Table:
-    """Return one row per (policy, problem), with its cluster of near-duplicates. refs: rollouts, or `groups` artifacts,
-    which hold published counts without rollouts."""
+    """Return one row per policy and problem, with its cluster of near-duplicates. refs: rollouts, or `groups` artifacts
+    with published counts."""
     counted = [store().read(ref) for ref in refs if ref.kind == "groups"]
     sampled = [ref for ref in refs if ref.kind != "groups"]
     if sampled:
@@ -55,8 +55,8 @@ def read_groups(refs: Sequence[Ref]) -> pa.Table:
 
 
 def with_clusters(rows: pa.Table, refs: Sequence[Ref]) -> pa.Table:
-    """Add the cluster of each problem, from the pools that these artifacts were sampled from. A problem that is in none
-    of the pools is a cluster of its own."""
+    """Add the cluster of each problem, from the pools that these artifacts were sampled from. A problem outside these
+    pools is a cluster of its own."""
     pools = [store().read(pool, ["problem_id", "cluster"]) for pool in dict.fromkeys(map(pool_of, refs)) if pool]
     if not pools:
         return rows.append_column("cluster", rows["problem_id"])
@@ -72,7 +72,7 @@ def with_clusters(rows: pa.Table, refs: Sequence[Ref]) -> pa.Table:
 
 
 def pool_of(ref: Ref) -> Ref | None:
-    """Return the pool behind rollouts or an artifact derived from them; None for imported ones."""
+    """Return the pool of rollouts, or of an artifact derived from them; None for imported ones."""
     recipe = traced(ref, lambda one: "pool" in one.inputs)
     return Ref.parse(recipe.inputs["pool"][0]) if recipe else None
 
@@ -87,7 +87,7 @@ def classed(rollouts: pa.Table, partitions: pa.Table) -> pa.Table:
 
 
 def in_classes(rollouts: Rollouts, partitions: Partitions, columns: list[str]) -> Iterator[pa.Table]:
-    """Yield rollouts of whole problems, in parts, with their classes and clusters. Errors: see `classed`."""
+    """Yield rollouts of whole problems, in parts, with classes and clusters. Raise UserError as `classed` does."""
     at = ["problem_id"]
     problems = store().keys(rollouts, at)["problem_id"].unique().cast(pa.string())
     clusters = with_clusters(pa.table({"problem_id": problems}), [rollouts])
@@ -97,14 +97,14 @@ def in_classes(rollouts: Rollouts, partitions: Partitions, columns: list[str]) -
         yield classed(rows, classes).join(clusters, at, use_threads=False)
 
 
-# Slices of groups by arm, step and source: counts, curves over k, and means.
+# ---- slices of groups by arm, step and source: counts, curves over k, and means
 
 Slice = tuple[str, int, str]
 _KEYS = ("arm", "step", "source", "adapter", "seed", "problem_id", "cluster")
 
 
 def stretches(rows: pa.Table, keys: Sequence[str]) -> list[tuple[dict[str, Any], slice]]:
-    """Return (key, slice) of each run of rows with equal keys in a sorted table.
+    """Return (key, slice) of each run of rows with equal keys. The table is sorted.
 
     >>> stretches(pa.table({"arm": ["a", "a", "b"]}), ["arm"])
     [({'arm': 'a'}, slice(0, 2, None)), ({'arm': 'b'}, slice(2, 3, None))]
@@ -121,18 +121,19 @@ def stretches(rows: pa.Table, keys: Sequence[str]) -> list[tuple[dict[str, Any],
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Columns of groups, sorted, and the slice of each (arm, step, source); `all` is every row of (arm, step)."""
+    """Columns of groups, sorted, and the slice of each (arm, step, source). Source `all` is every row of (arm,
+    step)."""
 
     columns: dict[str, np.ndarray]
     places: dict[Slice, slice]
 
     def at(self, place: Slice) -> dict[str, np.ndarray]:
-        """Return the columns of one slice, empty if there is no such slice."""
+        """Return the columns of one slice; empty columns if there is no such slice."""
         mine = self.places.get(place, slice(0, 0))
         return {name: column[mine] for name, column in self.columns.items()}
 
     def rows(self, make: Callable[[dict[str, np.ndarray]], Iterable[Row]]) -> list[Row]:
-        """Return the rows of every slice, made from its columns, with its arm, step and source."""
+        """Return the rows that `make` returns for each slice, with arm, step and source."""
         return [
             {"arm": arm, "step": step, "source": source} | row
             for arm, step, source in self.places
@@ -153,8 +154,8 @@ class Counts:
 
 
 def counts_of(groups: pa.Table) -> Counts:
-    """Sort groups into slices. problem, cluster, adapter and policy become numbers with one meaning in all slices;
-    adapter 0 means no adapter. Without a column `cluster`, each problem is a cluster of its own."""
+    """Sort groups into slices. problem, cluster, adapter and policy become numbers that mean the same in all slices.
+    Adapter 0 means no adapter. Without a column `cluster`, each problem is its own cluster."""
     cluster = "coalesce(cluster, problem_id)" if "cluster" in groups.column_names else "problem_id"
     kept = ", ".join(f'"{name}"' for name in groups.column_names if name not in _KEYS)
     ordered = query(
@@ -177,7 +178,7 @@ def counts_of(groups: pa.Table) -> Counts:
 
 
 def seeded(of: Mapping[str, np.ndarray], columns: Sequence[str]) -> Seeded:
-    """Return columns of one slice, followed by the cluster, by seed and problem."""
+    """Return columns of one slice and the cluster, by seed and problem."""
     return by_seed(of["problem"], of["adapter"], np.column_stack([*(of[name] for name in columns), of["cluster"]]))
 
 
@@ -190,11 +191,11 @@ def accuracy(counts: Counts, place: Slice) -> Seeded:
 def estimates(
     of: Mapping[str, np.ndarray], heads: Mapping[str, Row], *, partial: bool = False, gradual: bool = False
 ) -> list[Row]:
-    """Return one row per column in `heads`: its mean over the problems that every adapter has, with the interval over
-    problems and seeds, or the reason for a missing interval.
+    """Return one row per column in `heads`: its mean over the problems that every adapter has, with an interval over
+    problems and seeds, or the reason for none.
 
-    of: columns of one slice, whose values are shares. heads: column → first fields of its row; its `why` is the reason
-    for missing values, used if any value is missing, or with `partial` only if all are. gradual: see `levels`.
+    of: columns of one slice, whose values are shares. heads: column → first fields of its row; `why` is the reason for
+    missing values. It is used if any value is missing, or with `partial` only if all are. gradual: see `levels`.
     """
     found = seeded(of, list(heads))
     values_SPV, rows = found.values_SPV, list[Row]()
@@ -212,13 +213,14 @@ def estimates(
     return rows
 
 
-# Form: shares of rollouts without an answer, without valid tags, or truncated. Every accuracy is shown with them.
+# ---- form: shares of rollouts without an answer, without valid tags, or truncated; shown with every accuracy
 
 FORM_COLUMNS = ["verdict", "tag_valid", "finish", "correct"]
 
 
 def form_of(rollouts: pa.Table) -> Row:
-    """Return the number of rollouts, accuracy, no_answer, invalid_tags and truncated shares; None without rollouts.
+    """Return rollouts (their number), accuracy, no_answer, invalid_tags and truncated; shares are None without
+    rollouts.
 
     >>> rows = {"verdict": ["no_answer", "wrong"], "tag_valid": [False, True], "finish": ["length", "stop"]}
     >>> form_of(pa.table(rows | {"correct": [False, False]}))

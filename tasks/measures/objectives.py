@@ -1,4 +1,4 @@
-"""Compare objectives: the same arm, problems, seeds and token budget, trained with different losses."""
+"""Compare objectives: trainings of one arm with the same problems, seeds and token budget, but different losses."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -22,9 +22,9 @@ from tasks.measures.groups import Row, in_classes
 from tasks.stage import stage, store
 
 KS = (1, 8, 32)
-#: Distinct answers and correct ways are expected counts among this many rollouts of a problem.
+#: Number of rollouts among which distinct answers and distinct correct ways are counted (expected values).
 AMONG = 8
-#: The final value of a training metric is the mean over this many last steps.
+#: Number of last steps over which the final value of a training metric is averaged.
 LAST = 5
 _COLUMNS = ["problem_id", "arm", "adapter", "step", "seed", "rollout", "correct", "trace"]
 ALIKE = "no problem differs from another"
@@ -45,8 +45,8 @@ class Objectives(
 
 
 def values_of(correct: Sequence[bool], answers: Sequence[int | None], traces: Sequence[str | None]) -> dict[str, float]:
-    """Return each metric for one problem's rollouts: unbiased pass@k, and the expected numbers of distinct answers and
-    of distinct correct ways among AMONG rollouts drawn without replacement. answers: classes by the grader.
+    """Return each metric for the rollouts of one problem: unbiased pass@k, and the expected number of distinct answers
+    and of distinct correct ways among AMONG of the rollouts. answers: classes by the grader.
 
     >>> ways = ["1+1=2.", "1+1=2.", "3-1=2.", *["4-1=3."] * 5]
     >>> list(values_of([True] * 3 + [False] * 5, [0] * 3 + [1] * 5, ways).items())[1:]
@@ -62,7 +62,7 @@ def values_of(correct: Sequence[bool], answers: Sequence[int | None], traces: Se
 
 
 def _among(classes: Sequence[object], n: int) -> float:
-    """Return the expected number of classes among AMONG of n rollouts; rollouts without a class do not count."""
+    """Return the expected number of classes among AMONG of n rollouts. A rollout without a class adds nothing."""
     counts = np.array([classes.count(one) for one in dict.fromkeys(classes)], dtype=np.int64)
     return float(pass_at_k(np.full(len(counts), n), counts, [AMONG]).sum()) if len(counts) else 0.0
 
@@ -74,7 +74,7 @@ def scale_of(metric: str) -> float:
 
 def policy_of(seeds: Mapping[int, pa.Table]) -> tuple[list[str], Seeded]:
     """Return (metrics, values scaled to 0..1 and cluster, by seed and problem) of a policy. seeds: adapter (0: none) →
-    rollouts with their classes and clusters. Problems with fewer rollouts than the others are left out."""
+    rollouts with classes and clusters. Problems with fewer rollouts than others are left out."""
     adapter, groups = list[int](), list[Row]()
     for seed, rollouts in seeds.items():
         groups += query(
@@ -94,9 +94,9 @@ def policy_of(seeds: Mapping[int, pa.Table]) -> tuple[list[str], Seeded]:
 
 
 def compared(metrics: Sequence[str], start: Seeded, ends: Mapping[str, Seeded]) -> list[Row]:
-    """Return a row for every objective and metric. ends: keyed by objective; the first is the baseline. change: after
-    minus before; over_baseline: after minus the baseline's after. The p-value belongs to the difference
-    `over_baseline`. Both differences are paired by problem; intervals are over problems and seeds."""
+    """Return a row for every objective and metric. ends: by objective; the first is the baseline. change: after minus
+    before. over_baseline: after minus the baseline's after; the p-value belongs to this difference. Both differences
+    are paired by problem; intervals are over problems and seeds."""
     start, *policies = on_common_problems([start, *ends.values()])
     n, rows = len(start.problem_P), list[Row]()
     for objective, end in zip(ends, policies, strict=True):
@@ -128,8 +128,9 @@ def _scaled(ends: Callable[[float], tuple[float, float]], scale: float, level: f
 
 
 def of_steps(objective: str, trainings: Sequence[Sequence[Mapping[str, Any]]]) -> list[Row]:
-    """Return training metrics of an objective, averaged over its seeds: `before` at the first step, `after` over the
-    last LAST steps; for `tokens` the total that a training sampled. `reward_NAME`: part of the reward, times weight."""
+    """Return training metrics of an objective, averaged over seeds. `before` is the first step, and `after` the mean of
+    the last LAST steps; `tokens` is the total that a training sampled. `reward_NAME`: a part of the reward,
+    weighted."""
     parts = {name for steps in trainings for step in steps for name in step if name.startswith("reward_")}
     rows = []
     for metric in (*_STEPS, *sorted(parts)):
@@ -176,8 +177,8 @@ def compare_objectives(
     end_answers: tuple[Partitions, ...],
     trainings: tuple[Training, ...],
 ) -> pa.Table:
-    """Compare the objectives of each arm separately; p_adjusted: Holm over all arms. objectives: names, one per end and
-    training. start_answers, end_answers: the classes of each start and end."""
+    """Compare the objectives of each arm. p_adjusted: Holm over all arms. objectives: names, one per end and training.
+    start_answers, end_answers: classes of each start and end."""
     arms = [store().read(ref, ["arm"])["arm"][0].as_py() for ref in (*starts, *ends)]
     rows = []
     for start, classes, arm in zip(starts, start_answers, arms[: len(starts)], strict=True):

@@ -1,4 +1,4 @@
-"""Several trainings of one recipe: interquartile mean over seeds and sources, and probability of improvement."""
+"""Several trainings with one recipe: interquartile mean over seeds and sources, and probability of improvement."""
 
 from itertools import product
 
@@ -16,14 +16,14 @@ from tasks.evidence import standard_measure
 from tasks.measures.groups import Row, accuracy, counts_of, read_groups
 from tasks.stage import stage
 
-# The interquartile mean is robust to one very good or broken seed. Source: Agarwal et al. 2021 (arXiv 2108.13264).
+# One very good or broken seed hardly changes an interquartile mean (Agarwal et al. 2021, arXiv 2108.13264).
 # Axes: S seeds, P problems.
 
-DRAWS = 400  # for a standard error only
+DRAWS = 400  # enough for a standard error
 
 
 def interquartile_mean(scores: np.ndarray) -> float:
-    """Return the mean of the middle half of the values; a value on the border counts in part.
+    """Return the mean of the middle half of the values. A value on the border counts in part.
 
     >>> interquartile_mean(np.array([0.0, 1.0, 2.0, 3.0, 100.0])), interquartile_mean(np.array([1.0, 2.0, 3.0]))
     (2.0, 2.0)
@@ -36,10 +36,10 @@ def interquartile_mean(scores: np.ndarray) -> float:
 
 def over_seeds_and_sources(parts_SP: list[np.ndarray], seed: int) -> tuple[float, float, float]:
     """Return (estimate, low, high) of the interquartile mean over seeds × sources. parts_SP: one array of values by
-    seed and problem per source. Ends are NaN for fewer than three seeds.
+    seed and problem per source. The ends are NaN for fewer than three seeds.
 
-    The variance adds a bootstrap over the problems of each source, corrected near 0 and 1, and a jackknife over seeds.
-    The interval is computed as for a share (`shares.around`), so its width is positive at 0 and 1 too.
+    The variance is that of a bootstrap over the problems of each source, corrected near 0 and 1, plus that of a
+    jackknife over seeds. The interval is computed as for a share (`shares.around`), so it has a width at 0 and 1 too.
     """
     seeds = len(parts_SP[0])
     scores = np.stack([part.mean(axis=1) for part in parts_SP])
@@ -63,8 +63,8 @@ def over_seeds_and_sources(parts_SP: list[np.ndarray], seed: int) -> tuple[float
 
 
 def improvement_of_pairs(first_S: np.ndarray, second_S: np.ndarray) -> tuple[float, float, float]:
-    """Return the chance that the same adapter scores higher under the first recipe than under the second (ties count
-    half), with the interval of a share of seeds.
+    """Return the chance that the same adapter scores higher under the first recipe than under the second, with the
+    interval of a share of seeds. Ties count half.
 
     >>> [round(v, 3) for v in improvement_of_pairs(np.array([3.0, 4, 5, 6, 7]), np.array([2.0, 3, 4, 5, 6]))]
     [1.0, 0.489, 1.0]
@@ -75,8 +75,8 @@ def improvement_of_pairs(first_S: np.ndarray, second_S: np.ndarray) -> tuple[flo
 
 
 def improvement(first_S: np.ndarray, second_S: np.ndarray) -> tuple[float, float, float]:
-    """Return (estimate, low, high) of the chance that a seed of the first recipe scores higher than one of the second,
-    ties counting half. A score interval, never of width 0. Source: Newcombe 2006, part 2, method 5.
+    """Return (estimate, low, high) of the chance that a seed of the first recipe scores higher than one of the second.
+    Ties count half. It is a score interval, whose width is never 0 (Newcombe 2006, part 2, method 5).
 
     >>> [round(v, 3) for v in improvement(np.array([3.0, 4, 5]), np.array([1.0, 2, 3]))]
     [0.944, 0.448, 0.997]
@@ -92,14 +92,14 @@ def improvement(first_S: np.ndarray, second_S: np.ndarray) -> tuple[float, float
         variance = theta * (1 - theta) * (1 + more * ((1 - theta) / (2 - theta) + theta / (1 + theta))) / (m * n)
         return (at - theta) ** 2 - z * z * variance
 
-    inside = min(max(at, 1e-9), 1 - 1e-9)  # at 0 and 1 themselves the variance is 0
+    inside = min(max(at, 1e-9), 1 - 1e-9)  # at 0 and at 1 the variance would be 0
     low = 0.0 if at == 0 else float(brentq(excess, 0.0, inside))  # type: ignore[arg-type]
     high = 1.0 if at == 1 else float(brentq(excess, inside, 1.0))  # type: ignore[arg-type]
     return at, low, high
 
 
 def deviation(scores_S: np.ndarray) -> tuple[float, float, float]:
-    """Return the SD of seed scores, and its chi-square interval, whose ends are NaN if all seeds are equal.
+    """Return (SD of seed scores, low, high). The chi-square interval is NaN if all seeds are equal.
 
     >>> [round(v, 3) for v in deviation(np.array([0.1, 0.2, 0.3, 0.4, 0.5]))]
     [0.158, 0.095, 0.454]
@@ -114,7 +114,7 @@ def deviation(scores_S: np.ndarray) -> tuple[float, float, float]:
     return at, low, high
 
 
-#: With fewer seeds, intervals over seeds cover less than their nominal level (docs/coverage.md).
+#: Fewest seeds for an interval. With fewer, coverage is below the nominal level (docs/coverage.md).
 FEWEST_FOR_MEANS, FEWEST_FOR_CHANCES = 3, 5
 
 
@@ -126,16 +126,16 @@ class OverSeeds(
         "mean real, other_mean real, n big, seeds int, other_seeds int, holds_for str, reason str",
     ),
 ):
-    """Statistics over seeds, per arm and for every two arms."""
+    """Statistics over seeds, for each arm and for every two arms."""
 
 
 def over_seeds_of(groups: pa.Table, seed: int) -> pa.Table:
     """Return statistics over seeds of the last step of each trained arm.
 
     metric: `interquartile mean` of accuracy over seeds × sources; `SD between seeds` of the accuracy on these problems,
-    sampling noise included; `probability of improvement`, for all sources and for each: the chance that a new seed of
-    the arm solves more of these problems than a seed of the other arm (with shared adapters: than the same seed under
-    the other arm). mean: over problems and seeds; n: problems. Intervals are None, with a reason, for too few seeds.
+    with sampling noise; `probability of improvement`, for all sources and each: the chance that a new seed of the arm
+    solves more of these problems than a seed of the other arm (with shared adapters: than the same seed). mean: over
+    problems and seeds. n: problems. With too few seeds an interval is None, with a reason.
     """
     counts = counts_of(groups)
     last = {arm: span[1] for arm, span in counts.spans.items() if span[1] > 0}
@@ -170,7 +170,7 @@ def over_seeds_of(groups: pa.Table, seed: int) -> pa.Table:
 
 
 def _row(metric: str, found: tuple[float, float, float], why: str | None, whose: str | None) -> Row:
-    """Return a row of the table. found: estimate, low, high. why: the reason to leave out the interval."""
+    """Return a row of the table. found: estimate, low, high. why: the reason for leaving out the interval."""
     row: Row = {"metric": metric, "estimate": found[0], "holds_for": whose}
     if why or not np.isfinite(found[1]):
         return row | {"reason": why or SILENT}

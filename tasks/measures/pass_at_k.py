@@ -1,5 +1,5 @@
-"""pass@k per policy and source, the chance that at least one of k rollouts is right, and gaps of pass@k by k. maj@k and
-best-of-k choose one answer from the same k rollouts."""
+"""pass@k, the chance that at least one of k rollouts is correct, per policy and source; gaps of pass@k; and maj@k and
+best-of-k, which choose one answer from k rollouts."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
@@ -30,11 +30,11 @@ from tasks.stage import stage
 
 
 def passk_of(groups: pa.Table, ks: Sequence[int], draws: int, seed: int) -> pa.Table:
-    """Return one row per metric, (arm, step), source and k; intervals over problems and, for trained policies, seeds.
+    """Return one row per metric, (arm, step), source and k. Intervals are over problems and, if trained, seeds.
 
-    metric: `pass@k` (at least one of k) and `pass^k` (all k). n: problems; rollouts: fewest of a problem; policies:
-    seeds averaged per problem; tokens: mean tokens of k rollouts, for comparisons at an equal budget. The estimate is
-    None, with a reason, if a problem has fewer than k rollouts.
+    metric: `pass@k` (at least one of k correct) and `pass^k` (all k correct). n: problems. rollouts: fewest of a
+    problem. policies: seeds averaged per problem. tokens: mean tokens of k rollouts, for comparisons at equal cost. The
+    estimate is None, with a reason, if a problem has fewer than k rollouts.
     """
     rows = counts_of(groups).rows(lambda of: k_curve(of, ks).rows(ks, draws, seed))
     return pa.Table.from_pylist(rows, schema=PassAtK.schema)
@@ -42,14 +42,14 @@ def passk_of(groups: pa.Table, ks: Sequence[int], draws: int, seed: int) -> pa.T
 
 def contrasts_of(groups: pa.Table, ks: Sequence[int], draws: int, seed: int) -> pa.Table:
     """Compare every two (arm, step) on their common problems, per source. Metrics:
-    - `gap`: pass@k of the first minus the second.
-    - `equal_tokens`: pass@k of the first minus the second, at the k that costs the second as much (named in `reason`).
-    - `closure`: |gap| at the smallest k minus |gap| at the largest, one test. `closure_of_failures`,
-      `closure_of_logits`: closure of log failure rates and of logits. `closure_of_shift`: the closure that a constant
-      shift of logits would give. `closure_beyond_shift`: the remaining closure (over all sources).
+    - `gap`: pass@k of the first minus pass@k of the second.
+    - `equal_tokens`: the same difference, where the second has the k that costs as many tokens (given in `reason`).
+    - `closure`: |gap| at the smallest k minus |gap| at the largest. `closure_of_failures`, `closure_of_logits`: closure
+      of log failure rates and of logits. `closure_of_shift`: the closure that a constant shift of logits would give.
+      `closure_beyond_shift`: the rest of the closure (over all sources).
     - `monotone`: share of bootstrap draws in which every step of k narrows the gap.
 
-    p_adjusted: Benjamini-Hochberg over the table; detectable: the difference that is detected with 80 % power.
+    p_adjusted: Benjamini-Hochberg over the table. detectable: the difference that is detected with 80 % power.
     """
     counts = counts_of(groups)
     curves = {key: k_curve(counts.at(key), ks) for key in counts.places}
@@ -77,8 +77,8 @@ def asymptotes_of(groups: pa.Table) -> pa.Table:
     """Return pass@k of every (arm, step) and source at k = 1, 2, 4, … up to the number of rollouts per problem.
 
     doubling: increase over the previous k, with its interval; near 0 if the curve has reached its asymptote. unsolved:
-    problems without a correct rollout, given at the largest k; unsolved_below: upper bound of such a problem's success
-    rate (one-sided 95 % interval).
+    number of problems without a correct rollout, in the row of the largest k. unsolved_below: upper bound of such a
+    problem's success rate (one-sided 95 % interval).
     """
 
     def of_slice(of: Mapping[str, np.ndarray]) -> list[Row]:
@@ -114,11 +114,11 @@ def contrast_pass_at_k(
 @standard_measure("asymptotes", needs=("deep",), rollouts="deep")
 @stage(Asymptotes, version=8)
 def follow_to_the_end(*, rollouts: tuple[Rollouts | Groups, ...]) -> pa.Table:
-    """Return pass@k of every (arm, step), doubling k up to the number of rollouts."""
+    """Return pass@k of every (arm, step), with k doubling up to the number of rollouts."""
     return asymptotes_of(read_groups(rollouts))
 
 
-# G-Pass@k: the chance that at least a given share of k rollouts is correct, between pass@k (one) and pass^k (all).
+# ---- G-Pass@k, the chance that at least a given share of k rollouts is correct: between pass@k (one) and pass^k (all)
 
 THRESHOLDS = (0.25, 0.5, 0.75, 1.0)
 
@@ -135,12 +135,12 @@ class GPass(
 
 
 def g_pass_of(groups: pa.Table, ks: Sequence[int]) -> pa.Table:
-    """Return one row per (arm, step), source, k ≥ 3 and threshold τ; intervals over problems and, for trained policies,
+    """Return one row per (arm, step), source, k ≥ 3 and threshold τ. Intervals are over problems and, if trained,
     seeds.
 
-    metric: `G-Pass@k`, at least `wanted` = ⌈τ·k⌉ of k rollouts are correct, except where it equals pass@k (1 wanted) or
-    pass^k (all); `mG-Pass@k`, its mean over the thresholds i/k above a half, for even k the published 2/k · Σ_{i >
-    k/2}. The estimate is None, with a reason, if a problem has fewer than k rollouts.
+    metric: `G-Pass@k`: at least `wanted` = ⌈τ·k⌉ of k rollouts are correct; not given where it equals pass@k (1 wanted)
+    or pass^k (all). `mG-Pass@k`: its mean over the thresholds i/k above a half; for even k this is the published 2/k ·
+    Σ_{i > k/2}. The estimate is None, with a reason, if a problem has fewer than k rollouts.
     """
     size_N, correct_N = (groups[name].to_numpy() for name in ("group_size", "num_correct"))
     heads: dict[str, Row] = {}
@@ -167,15 +167,15 @@ def measure_g_pass(*, rollouts: tuple[Rollouts | Groups, ...], ks: tuple[int, ..
     return g_pass_of(read_groups(rollouts), ks)
 
 
-# Problems that are solved under one policy only, under both, or under neither.
+# ---- problems that are solved under one policy only, under both, or under neither
 
 
 def solved_by_of(groups: pa.Table) -> pa.Table:
     """Return one row per problem and pair of policies.
 
     solved_by: `both`, `arm_only`, `other_only`, `neither`, over all rollouts, as published. equal_n: whether both
-    policies have equally many rollouts, so that the comparison is fair. chance_of_arm, chance_of_other: pass@k at the
-    smaller number of rollouts. Two policies without a common problem have one row of nulls, with a reason.
+    policies have equally many rollouts, which makes this fair. chance_of_arm, chance_of_other: pass@k at the smaller
+    number of rollouts. Two policies without a common problem have one row of nulls, with a reason.
     """
     return query(
         """
@@ -210,16 +210,16 @@ def solved_by_of(groups: pa.Table) -> pa.Table:
 @standard_measure("solved_by", rollouts="final")
 @stage(SolvedBy, version=3)
 def compare_solved(*, rollouts: tuple[Rollouts | Groups, ...]) -> pa.Table:
-    """Return which policy of each pair solved each problem."""
+    """Return, for every two policies, which of them solved each problem."""
     return solved_by_of(read_groups(rollouts))
 
 
-# Majority voting and selection: maj@k and best-of-k from the same rollouts that pass@k uses.
+# ---- majority voting and selection: maj@k and best-of-k, from the rollouts that pass@k uses
 
 VOTE_COLUMNS = [*OF_ROLLOUT, "num_tokens", "logprob_sum"]
-#: The largest number of k-subsets of a group that is enumerated; larger sets are sampled at random.
+#: If a group has more k-subsets than this, as many random ones are used.
 MAX_SUBSETS = 500
-#: Metric → reason if it is missing.
+#: Metric → why it may be missing.
 VOTE_METRICS = {
     "likeliest@k": "a problem has fewer than k = {} rollouts, or one without a log-probability",
     "maj@k": "a problem has fewer than k = {} rollouts",
@@ -230,12 +230,12 @@ VOTE_METRICS = {
 def votes_of(parts: Iterable[pa.Table], ks: Sequence[int], seed: int) -> pa.Table:
     """Return one row per metric, (arm, step), source and k, over problems.
 
-    metric: `maj@k`, the most frequent `answer_class` of k rollouts is right (ties share; no answer casts no vote);
-    `shortest@k`, the shortest of k rollouts that gave an answer is right; `likeliest@k`, the rollout with the highest
-    mean log-probability per token is right. Averaged over the k-subsets of a group, or over MAX_SUBSETS random ones if
-    there are more (the same for all groups of one size). pass@k, best-of-k with a perfect selector, is the upper bound.
-    None, with a reason, if a group has fewer than k rollouts or lacks a log-probability. parts: rollouts of whole
-    groups; an optional column `cluster` marks near-duplicates.
+    metric: `maj@k`: the most frequent `answer_class` of k rollouts is correct (ties share the vote; no answer, no
+    vote). `shortest@k`: the shortest of k rollouts with an answer is correct. `likeliest@k`: the rollout with the
+    highest mean log-probability per token is correct. Values are averaged over the k-subsets of a group, or over
+    MAX_SUBSETS random ones (the same for all groups of one size). They are None, with a reason, if a group has fewer
+    than k rollouts or lacks a log-probability. pass@k is their upper bound. parts: rollouts of whole groups; an
+    optional column `cluster` marks near-duplicates.
     """
     voted = pa.concat_tables([_voted(part, ks, seed) for part in parts])
     heads = {
@@ -247,7 +247,7 @@ def votes_of(parts: Iterable[pa.Table], ks: Sequence[int], seed: int) -> pa.Tabl
 
 
 def _voted(rollouts: pa.Table, ks: Sequence[int], seed: int) -> pa.Table:
-    """Return one row per group, with the chance that the chosen answer is right by metric and k; null if undefined."""
+    """Return one row per group: for each metric and k the chance that the chosen answer is correct, or null."""
     cluster = "any_value(coalesce(cluster, problem_id))" if "cluster" in rollouts.column_names else "problem_id"
     groups = query(
         f"""
@@ -282,6 +282,7 @@ def _voted(rollouts: pa.Table, ks: Sequence[int], seed: int) -> pa.Table:
 def measure_votes(
     *, rollouts: tuple[Rollouts, ...], partitions: tuple[Partitions, ...], ks: tuple[int, ...], seed: int = 0
 ) -> pa.Table:
-    """Return maj@k and best-of-k of every (arm, step), per source and overall. partitions: one per rollouts."""
+    """Return maj@k and best-of-k of every (arm, step), per source and overall. partitions: one per rollouts
+    artifact."""
     pairs = zip(rollouts, partitions, strict=True)
     return votes_of((part for refs in pairs for part in in_classes(*refs, VOTE_COLUMNS)), ks, seed)

@@ -1,5 +1,5 @@
-"""Re-screening: how often a second screening gives a problem the same band, compared with the prediction of the
-beta-binomial fit."""
+"""Rescreening: how often a second screening gives a problem the same band, and how often the beta-binomial fit predicts
+that."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -21,17 +21,18 @@ from tasks.evidence import sampled_with, standard_measure
 from tasks.measures.groups import Row, read_groups, stretches, with_clusters
 from tasks.stage import stage, store
 
-# Test-retest reliability of bands: how often two draws of rollouts agree on a problem's band, and how often a problem
-# that is dead in the first draw is live in the second, beside the prediction of a beta-binomial fitted to the first.
+# Test-retest reliability of bands. How often do two draws of rollouts give a problem the same band? How often is a
+# problem that is dead in the first draw live in the second? Both are compared with the prediction of a beta-binomial
+# that was fitted to the first draw.
 #
-# The second draw is new rollouts of the same policy, or the other half of the same group, averaged over all ways to
-# halve it, which is a function of the counts.
+# The second draw is new rollouts of the same policy, or the other half of the same group. Halves are averaged over all
+# ways to divide the group, which is a function of the counts.
 #
 # Axes: P problems; 33: band in the first draw × band in the second, in the order of Band.
 
 NO_FIT = "no beta-binomial can be fitted to the first draw"
 SECOND, HALVES = "second draw", "halves of one draw"
-#: (metric, band) → bands in the first draw that the figure covers; None: the agreement of both draws.
+#: (metric, band) → first bands that the figure is about; None for the agreement of both draws.
 FIGURES: dict[tuple[str, Band | None], tuple[int, ...] | None] = {
     ("agreement", None): None,
     ("mislabelled", None): (0, 2),
@@ -41,7 +42,7 @@ FIGURES: dict[tuple[str, Band | None], tuple[int, ...] | None] = {
 
 
 def band_number(n: np.ndarray, c: np.ndarray) -> np.ndarray:
-    """Return the band's index: 0 all_zero, 1 variance, 2 all_one.
+    """Return the index of a group's band: 0 all_zero, 1 variance, 2 all_one.
 
     >>> [list(Band)[i].value for i in band_number(np.array([8, 8, 8]), np.array([0, 3, 8]))]
     ['all_zero', 'variance', 'all_one']
@@ -62,7 +63,7 @@ def second_draw(n_P: np.ndarray, c_P: np.ndarray, m_P: np.ndarray, d_P: np.ndarr
 
 
 def halves(n_P: np.ndarray, c_P: np.ndarray) -> np.ndarray:
-    """Return joint_33P: the chance of each pair of bands of a group's two halves. All groups have one, even size.
+    """Return joint_33P: the chance of each pair of bands of a group's two halves. Groups have one size, which is even.
 
     >>> joint_33P = halves(np.array([4, 4, 4]), np.array([0, 1, 2]))
     >>> joint_33P.trace().round(3).tolist(), joint_33P[0, 1].round(3).tolist()
@@ -79,7 +80,7 @@ def halves(n_P: np.ndarray, c_P: np.ndarray) -> np.ndarray:
 
 
 def parts_of(joint: np.ndarray, kept: tuple[int, ...] | None) -> tuple[Any, Any]:
-    """Return the numerator and the denominator of a share."""
+    """Return numerator and denominator of a share."""
     if kept is None:
         return np.trace(joint), joint.sum(axis=(0, 1))
     dead = joint[list(kept)]
@@ -87,12 +88,12 @@ def parts_of(joint: np.ndarray, kept: tuple[int, ...] | None) -> tuple[Any, Any]
 
 
 def measured(joint_33P: np.ndarray, kept: tuple[int, ...] | None, cluster_P: np.ndarray) -> Row:
-    """Return a figure over problems, counting near-duplicates once. n: problems, or expected dead ones."""
+    """Return a figure over problems, where near-duplicates count once. n: problems, or expected dead problems."""
     part_P, whole_P = parts_of(joint_33P, kept)
     row: Row = {"n": round(float(whole_P.sum()))}
     if whole_P.sum() == 0:
         return row | {"reason": "no problem is called dead"}
-    if kept is None or np.isin(whole_P, (0.0, 1.0)).all():  # a plain share, of all problems or of the dead ones
+    if kept is None or np.isin(whole_P, (0.0, 1.0)).all():  # an ordinary share of all problems, or of the dead ones
         there = whole_P > 0
         return row | levels(folded(part_P[there][None, :, None], cluster_P[there]), trained=False)[0]
     both_PV = folded(np.stack([part_P, whole_P], axis=1)[None], cluster_P)[0]
@@ -104,9 +105,9 @@ def measured(joint_33P: np.ndarray, kept: tuple[int, ...] | None, cluster_P: np.
 
 
 def _share_of_parts(both_PV: np.ndarray) -> tuple[float, float]:
-    """Return (low, high) of Σ part / Σ whole, where parts are chances. Return Wilson's interval with Student's t, on
-    the effective number of problems from the linearised variance. The effective number of problems is at most twice Σ
-    whole, because each half is the first draw once."""
+    """Return (low, high) of Σ part / Σ whole, where parts are chances. It is Wilson's interval with Student's t, on the
+    effective number of problems, which comes from the linearised variance. This number is at most twice Σ whole,
+    because each half is the first draw once."""
     from scipy.stats import t
 
     part, whole = both_PV.sum(axis=0)
@@ -120,7 +121,7 @@ def _share_of_parts(both_PV: np.ndarray) -> tuple[float, float]:
     return float(max((centre - half) / (1 + shrink), 0.0)), float(min((centre + half) / (1 + shrink), 1.0))
 
 
-# The joint distribution of bands that the beta-binomial fitted to the first draw predicts.
+# ---- the joint distribution of bands, as the beta-binomial of the first draw predicts it
 
 
 def of_a_second(counts: difficulty.Pairs, size: int, model: difficulty.BetaBinomial) -> np.ndarray:
@@ -132,7 +133,7 @@ def of_a_second(counts: difficulty.Pairs, size: int, model: difficulty.BetaBinom
 
 
 def of_halves(size: int, chance: Callable[[int, int], Any], zero: Any) -> np.ndarray:
-    """Return the predicted joint_33 of two halves of `size`. chance: of one order of n rollouts with c correct."""
+    """Return the predicted joint_33 of two halves of `size`. chance: of c correct of n rollouts in one fixed order."""
     able = 1.0 - zero
     zeros, ones = able * chance(2 * size, 0) + zero, able * chance(2 * size, 2 * size)
     mixed, one_half = able * chance(2 * size, size), (able * chance(size, 0) + zero, able * chance(size, size))
@@ -142,9 +143,9 @@ def of_halves(size: int, chance: Callable[[int, int], Any], zero: Any) -> np.nda
 
 
 def predicted(counts: difficulty.Pairs, draw: str, size: int, alike: float) -> list[dict[str, float]] | None:
-    """Return estimate, low and high of each of FIGURES, from the fit to the first draw; bounds hold for any difficulty.
-    {} for a figure without dead problems; None if nothing can be fitted. size: rollouts of the second draw. alike: mean
-    number of near-duplicates per cluster (`means.repeated`)."""
+    """Return estimate, low and high of each of FIGURES from the fit to the first draw. The bounds hold for any
+    distribution of difficulty. Return {} for a figure without dead problems, and None if nothing can be fitted. size:
+    rollouts of the second draw. alike: mean number of near-duplicates per cluster (`means.repeated`)."""
     if (found := difficulty.fitted(counts, alike)) is None:
         return None
     halved, seen = draw == HALVES, difficulty.seen
@@ -185,7 +186,7 @@ def rows_of(
             row.setdefault("reason", NO_FIT)
         elif one := predictions[place]:
             row["predicted"] = one["estimate"]
-            if draw == SECOND:  # the prediction for these problems has bounds, no interval
+            if draw == SECOND:  # for these problems the prediction has bounds but no interval
                 row.setdefault("reason", f"predicted: {difficulty.bounds(one, row['n'])}")
             elif why := difficulty.too_few(row["n"]):
                 row.setdefault("reason", f"predicted: {why}")
@@ -203,18 +204,17 @@ class Rescreening(
         "high real, predicted real, predicted_low real, predicted_high real, reason str",
     ),
 ):
-    """Agreement of the bands of two draws, compared with the prediction from the first draw."""
+    """How often the bands of two draws agree, and how often the first draw predicts it."""
 
 
 def rescreening_of(bands: pa.Table, again: pa.Table) -> pa.Table:
-    """Return one row per arm, draw and metric. bands: the screenings, with `cluster`; again: groups of new rollouts of
+    """Return one row per arm, draw and metric. bands: the screenings, with `cluster`. again: groups of new rollouts of
     the same policies, for some problems or none.
 
     draw: `second draw` (new rollouts of the same policy) or `halves of one draw` (of each screening group, over all
-    ways to halve it). metric: `agreement`, the share of problems with the same band in both; `mislabelled`, the share
-    of dead problems (all, or of one band) that are live in the second draw. estimate: measured; predicted: the
-    prediction of the beta-binomial fitted to the first draw, with an interval that holds for any distribution of
-    difficulty.
+    ways to divide it). metric: `agreement` (share of problems with the same band in both draws) or `mislabelled` (share
+    of dead problems, all or of one band, that are live in the second draw). estimate: measured. predicted: by the
+    beta-binomial fitted to the first draw, with an interval that holds for any distribution of difficulty.
     """
     joined = query(
         """
@@ -252,10 +252,10 @@ def _of_halves(first: pa.Table) -> list[Row]:
 
 
 def sampled_again(screening: Rollouts, others: tuple[Rollouts, ...]) -> list[Rollouts]:
-    """Return the rollouts of `others` that sample the screened policy with equal settings and another seed."""
+    """Return the artifacts of `others` that sample the screened policy with equal settings but another seed."""
 
     def sampling_of(ref: Rollouts, seeded: bool) -> tuple[Row, Row] | None:
-        """Return the fields of policy and sampling. seeded: include the sampling seed."""
+        """Return the arguments of policy and sampling. seeded: with the sampling seed."""
         arguments = sampled_with(ref)
         if arguments is None:
             return None
@@ -273,7 +273,7 @@ def sampled_again(screening: Rollouts, others: tuple[Rollouts, ...]) -> list[Rol
 def screen_again(
     *, bands: tuple[Bands, ...], screenings: tuple[Rollouts, ...], others: tuple[Rollouts, ...]
 ) -> pa.Table:
-    """Compare the screening's bands with those of new rollouts, and the two halves of each screening group."""
+    """Compare the bands of the screening with those of new rollouts, and the two halves of each screening group."""
     screened = with_clusters(pa.concat_tables([store().read(ref) for ref in bands]), screenings)
     anew = [ref for screening in screenings for ref in sampled_again(screening, others)]
     again = read_groups(anew) if anew else screened.slice(0, 0)

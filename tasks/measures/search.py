@@ -1,4 +1,4 @@
-"""Test-time search: accuracy within a token budget, curves over budgets, and comparisons of searches."""
+"""Test-time search: accuracy within a token budget, curves over budgets, and comparisons of search methods."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,9 +20,9 @@ from tasks.evidence import standard_measure
 from tasks.measures.groups import Row, counts_of, seeded, with_clusters
 from tasks.stage import stage, store
 
-# The answer of each search within a budget, by problem; curves and contrasts of search are computed from it.
+# ---- the answer of each search within a budget, by problem, from which curves and contrasts are computed
 
-#: The upper bound: a selector that knows the gold picks among all rollouts within the budget.
+#: The upper bound: the accuracy if a perfect selector picked among all rollouts within the budget.
 ORACLE = "oracle (pass@k)"
 PASS_AT_1 = "pass@1"
 COLUMNS = ["problem_id", "arm", "adapter", "step", "method", "round", "correct", "cut", "chosen_correct"]
@@ -32,11 +32,11 @@ Place = tuple[str, int, str]
 
 @dataclass(frozen=True, slots=True)
 class Searched:
-    """One policy under one method, by seed and problem, with the cluster of near-duplicates last.
+    """One policy under one method, by seed and problem; the last column is the cluster of near-duplicates.
 
     shares: correctness within each budget, then its mean over all budgets up to the largest (the area). slopes: share
-    of right answers gained per doubling of the budget. tokens_V, rollouts_V: mean spent within each budget. answered:
-    share of problems with a round within the smallest budget.
+    of correct answers gained per doubling of the budget. tokens_V, rollouts_V: means spent within each budget.
+    answered: share of problems with a round within the smallest budget.
     """
 
     shares: Seeded
@@ -47,20 +47,20 @@ class Searched:
 
 
 def late(smallest: int, *searches: Searched) -> str | None:
-    """Return a note on slopes that include a first answer; None if each problem's first round fits the budget."""
+    """Return a note on slopes that include a first answer; None if the first round of every problem fits the budget."""
     shares = [one.answered for one in searches]
     where = f"of problems have a round within {smallest} tokens"
     return None if min(shares) == 1 else f"{' and '.join(f'{share:.0%}' for share in shares)} {where}"
 
 
 def searched(refs: Sequence[Searches], budgets: Sequence[int]) -> dict[Place, Searched]:
-    """Return (arm, step, method) → its answers. budgets: tokens, ascending."""
+    """Return (arm, step, method) → the results of its searches. budgets: tokens, ascending."""
     rows = pa.concat_tables([store().read(ref, COLUMNS) for ref in refs])
     return within_budgets(with_clusters(rows, refs), budgets)
 
 
-#: Answers per problem with the tokens spent until each. pass@1 weights a rollout by its chance to come first over all
-#: orders that draw the same set. A plain mean is biased low: sampling stops when the budget is spent, so the last
+#: Answers per problem with the tokens spent until each. pass@1 weights a rollout by its chance to be first, over all
+#: orders that give the same set. A plain mean would be too low: sampling stops when the budget is spent, so the last
 #: rollout is often long, and long rollouts are more often wrong.
 ANSWERS = """
     with rounds as (
@@ -106,9 +106,9 @@ ANSWERS = """
 def within_budgets(nodes: pa.Table, budgets: Sequence[int]) -> dict[Place, Searched]:
     """Return the answers of each method within each budget. nodes: Searches, with the problem's cluster.
 
-    A round counts within a budget if all tokens up to its end, prompts and completions, do. If no round of a problem
-    ends within the budget, the problem counts as wrong. The baseline method answers by its first rollout; all its
-    rollouts give two reference lines: the oracle, and pass@1, the mean of one rollout.
+    A round counts within a budget if all tokens up to its end (prompts and completions) fit. If no round of a problem
+    fits, the problem counts as wrong. The baseline method answers with its first rollout. All its rollouts give two
+    reference lines: the oracle, and pass@1, the mean of one rollout.
     """
     names, within = [], []
     for column in ("chosen", "tokens", "rollouts"):
@@ -135,9 +135,9 @@ def within_budgets(nodes: pa.Table, budgets: Sequence[int]) -> dict[Place, Searc
     return found
 
 
-# Accuracy against tokens: the value of a policy's width when one answer must be given.
+# ---- accuracy against tokens: what a policy's diversity is worth when one answer must be given
 
-#: Folds of problems: the best method for a fold is chosen on the others.
+#: Folds of problems. The best method for a fold is chosen on the other folds.
 FOLDS = 10
 LINES = (ORACLE, PASS_AT_1)
 
@@ -156,10 +156,10 @@ class SearchCurves(
 def curves_of(found: dict[Place, Searched], budgets: Sequence[int]) -> pa.Table:
     """Return one row per metric, (arm, step), method and budget, over problems.
 
-    metric: `accuracy` within a budget; `area`, its mean over every budget up to the largest; `slope`, the increase per
-    doubling of the budget, from the smallest to the largest; `best`, accuracy of the method that was best within the
-    budget on other problems. series: `method`; `line`, pass@1; `ceiling`, the oracle, which knows the golds and is no
-    method. tokens, rollouts: mean over problems spent within the budget.
+    metric: `accuracy` within a budget; `area`, its mean over every budget up to the largest; `slope`, its increase per
+    doubling of the budget, from the smallest to the largest; `best`, the accuracy of the method that was best within
+    the budget on other problems. series: `method`; `line` (pass@1); `ceiling` (the oracle, which knows the golds).
+    tokens, rollouts: spent within the budget, mean over problems.
     """
     rows: list[Row] = []
     for (arm, step, method), one in found.items():
@@ -182,8 +182,8 @@ def curves_of(found: dict[Place, Searched], budgets: Sequence[int]) -> pa.Table:
 
 
 def _best_elsewhere(methods: Sequence[Searched], budgets: Sequence[int]) -> list[Row]:
-    """Return, per budget, the cross-validated accuracy of the best method: it is chosen on the problems of other folds.
-    If it were chosen on the same problems, the accuracy would be biased upward. Near-duplicates share a fold."""
+    """Return, per budget, the cross-validated accuracy of the best method. The method is chosen on problems of other
+    folds, because choosing it on the same problems would bias the accuracy upward. Near-duplicates share a fold."""
     common = on_common_problems([one.shares for one in methods])
     if not len(common[0].problem_P):
         return []
@@ -204,11 +204,11 @@ def _best_elsewhere(methods: Sequence[Searched], budgets: Sequence[int]) -> list
 @standard_measure("search_curves", needs=("searches",))
 @stage(SearchCurves, version=6)
 def measure_search(*, searches: tuple[Searches, ...], budgets: tuple[int, ...]) -> pa.Table:
-    """Return the accuracy of every policy and method within each budget, the area under this curve, its slope."""
+    """Return the accuracy of every policy and method within each budget, the area under this curve, and its slope."""
     return curves_of(searched(searches, budgets), budgets)
 
 
-# Methods compared with each other, and arms compared with each other, at equal tokens.
+# ---- methods compared with each other, and arms compared with each other, at equal tokens
 
 
 class SearchContrasts(
@@ -226,9 +226,9 @@ class SearchContrasts(
 def contrasts_of(found: dict[Place, Searched], budgets: Sequence[int]) -> pa.Table:
     """Compare every two methods of one policy, and every two policies under one method or the oracle.
 
-    Paired by problem, and by seed if both use the same adapters. metric: `accuracy` within each budget, `area` and
-    `slope` (see SearchCurves; single-rollout methods have no slope). p_adjusted: Benjamini-Hochberg over methods of one
-    policy, over policies, and over slopes of policies, which test whether width pays at test time.
+    Differences are paired by problem, and by seed if both use the same adapters. metric: `accuracy` within each budget,
+    `area` and `slope` (see SearchCurves; single-rollout methods have no slope). p_adjusted: Benjamini-Hochberg over the
+    methods of one policy, over policies, and over slopes of policies, which test whether diversity helps at test time.
     """
     rows: list[Row] = []
     for one, other in combinations(sorted(found), 2):

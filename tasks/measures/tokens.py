@@ -1,4 +1,4 @@
-"""Token efficiency: tokens per correct answer, and paired comparison of lengths."""
+"""Token efficiency: tokens per correct answer, and lengths compared in pairs."""
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
@@ -17,18 +17,18 @@ from tasks.evidence import standard_measure
 from tasks.measures.groups import COLUMNS, Row, count_groups, counts_of, seeded, with_clusters
 from tasks.stage import stage, store
 
-# Ratios of sums over the same problems; their variance comes from linearisation (delta method).
+# ---- ratios of sums over the same problems, with variances by linearisation (delta method)
 
 SUMS = ("num_tokens", "num_correct", "num_answered", "group_size", "truncated")
 TOKENS, CORRECT, ANSWERED, SIZE = range(4)
 
 
 def cost_rows(groups: pa.Table) -> list[Row]:
-    """Return rows of each (arm, step) and source, and of every two of them.
+    """Return rows for each (arm, step) and source, and for every two (arm, step).
 
-    metric: `tokens_per_correct`; `tokens_per_correct_ratio`, arm over other on their common problems;
+    metric: `tokens_per_correct`; `tokens_per_correct_ratio`, arm divided by other on their common problems;
     `accuracy_answered`, the share of correct rollouts among rollouts with an answer. Intervals are over problems and
-    seeds, on the problems that every seed has. A figure is None if no rollout is correct, or none has an answer.
+    seeds, on the problems that every seed has. A value is None if no rollout is correct, or none has an answer.
     `truncated`: share of truncated rollouts.
     """
     counts, rows, found = counts_of(groups), list[Row](), dict[tuple[str, int, str], Seeded]()
@@ -61,7 +61,7 @@ def _worth(policy: Seeded) -> float:
 
 
 def _cost(policies: Sequence[Seeded]) -> Row:
-    """Return tokens per correct answer of one policy, or the ratio of two; interval on the log scale."""
+    """Return tokens per correct answer of one policy, or the ratio of two, with an interval on the log scale."""
     sums = [one.values_SPV[:, :, [TOKENS, CORRECT]].mean(axis=(0, 1)) for one in policies if len(one.problem_P)]
     if not sums or not all(total.all() for total in sums):
         return {"reason": "no rollout is correct" if sums else "no problem that every seed was asked"}
@@ -81,7 +81,7 @@ def _cost(policies: Sequence[Seeded]) -> Row:
 
 
 def _of_answered(policy: Seeded) -> Row:
-    """Return correct over answered rollouts: Wilson's interval with the variance of the linearised share."""
+    """Return correct over answered rollouts, with Wilson's interval on the variance of the linearised share."""
     values_SPV = policy.values_SPV
     if not len(policy.problem_P) or values_SPV[:, :, ANSWERED].sum() == 0:
         return {"reason": "no rollout gave an answer"}
@@ -93,7 +93,7 @@ def _of_answered(policy: Seeded) -> Row:
     return row | {"seeds": seeds, "method": "Wilson on the effective number of problems"}
 
 
-# Lengths of two policies by problem: mean tokens of paired rollouts, by which of the two is correct (`bucket`).
+# ---- lengths of two policies by problem: mean tokens of paired rollouts, by which of the two is correct (`bucket`)
 
 PAIRS = """
     with ranked as (
@@ -124,14 +124,14 @@ PAIRS = """
 
 def length_rows(rollouts: pa.Table, cluster_of: Mapping[str, str] = MappingProxyType({})) -> list[Row]:
     """Compare the lengths of every two policies by bucket: which of the two is correct, or `all_paired`. Ratios are
-    other over arm; longer_in counts problems where the other is longer. cluster_of: problem → cluster."""
+    other divided by arm. longer_in: problems where the other is longer. cluster_of: problem → cluster."""
     rows = query(PAIRS, rollouts=rollouts).to_pylist()
     for row in rows:
         x_P, y_P = (np.array(row.pop(name), np.float64) for name in ("xs", "ys"))
         cluster_P = np.unique([cluster_of.get(p, p) for p in row.pop("problems")], return_inverse=True)[1]
         found = combined([(1.0, folded(np.log(y_P / x_P)[None, :, None], cluster_P))], [False])
         row |= {"metric": "bucket", "p_wilcoxon": wilcoxon(y_P - x_P, cluster_P)}
-        row["holds_for"] = ADAPTERS if row["step"] or row["other_step"] else None  # seeds are averaged
+        row["holds_for"] = ADAPTERS if row["step"] or row["other_step"] else None  # because seeds are averaged
         if found.known_V[0]:
             row["ratio_low"], row["ratio_high"] = (float(np.exp(end[0])) for end in found.interval())
         else:

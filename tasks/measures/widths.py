@@ -1,6 +1,6 @@
-"""Measures of width: the number of different classes, traces or words among a problem's rollouts. Each measure of width
-is a function of a group and k, with its formula and source, and is listed in MEASURES. The table has each policy's
-width by every measure, and rank correlations of the measures, mean length and accuracy."""
+"""Measures of width: how many different classes, traces or words a problem's rollouts have. Each measure is a function
+of a group and k, with formula and source, and an entry of MEASURES. The table has the width of each policy by every
+measure, and the rank correlations of the measures with each other, with length and with accuracy."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -25,9 +25,9 @@ from tasks.stage import stage, store
 
 # The input of a measure is one problem's rollouts under one policy.
 #
-# Axes: N rollouts, T places of a window, G n-grams, S subsets of k, C classes.
+# Axes: N rollouts, T words of a window, G n-grams, S subsets of k, C classes.
 #
-# Every measure is an average over all subsets of k of the n rollouts, so its expected value does not depend on n and
+# Every measure is a mean over all subsets of k of the n rollouts. So its expected value does not depend on n, and
 # policies with different n can be compared.
 
 ORDERS = (1, 2, 3, 4)
@@ -54,9 +54,10 @@ def shared_by_several(gram_NT: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Group:
-    """One problem's rollouts. class_N: classes of the chosen partition, −1 for none. logprob_N, num_tokens_N: of whole
-    completions, NaN if unknown. vectors_ND: embeddings of traces, NaN if unknown. word_NT: the first words of each
-    trace, up to the window's length, as numbers. vocabulary: different words in such windows over all policies."""
+    """One problem's rollouts. class_N: class of each in the chosen partition, −1 for none. logprob_N, num_tokens_N: of
+    whole completions, NaN if unknown. vectors_ND: embeddings of traces, NaN if unknown. word_NT: the first words of
+    each trace, up to the window's length, as numbers. vocabulary: number of different words in such windows over all
+    policies."""
 
     class_N: np.ndarray
     correct_N: np.ndarray
@@ -70,7 +71,7 @@ class Group:
         return len(self.class_N)
 
     def only(self, at_N: np.ndarray) -> Self:
-        """Return only some rollouts, selected by indices or by a mask."""
+        """Return the group with only these rollouts. at_N: indices or a mask."""
         arrays = [field.name for field in fields(self) if field.name != "vocabulary"]
         return replace(self, **{name: getattr(self, name)[at_N] for name in arrays})
 
@@ -81,8 +82,8 @@ class Group:
 
     @cached_property
     def shared_grams(self) -> list[np.ndarray]:
-        """Return has_NG by order: whether trace N has n-gram G, for n-grams that occur in several traces. The second
-        occurrence of an n-gram in one trace counts as a different n-gram."""
+        """Return has_NG by order: whether trace N has n-gram G, for n-grams that occur in several traces. If an n-gram
+        occurs twice in a trace, the second occurrence counts as another n-gram."""
         gram_NT, found = self.word_NT, [shared_by_several(self.word_NT)]
         for order in ORDERS[1:]:
             longer_NT = gram_NT[:, :-1] * (self.word_NT.max(initial=0) + 1) + self.word_NT[:, order - 1 :]
@@ -93,7 +94,7 @@ class Group:
 
 @lru_cache(maxsize=4096)
 def none_of(n: int, size: int, k: int) -> float:
-    """Return the chance that k of n rollouts contain none of a class of this size.
+    """Return the chance that k of n rollouts contain no member of a class of this size.
 
     >>> none_of(4, 2, 2)
     0.16666666666666666
@@ -102,10 +103,10 @@ def none_of(n: int, size: int, k: int) -> float:
 
 
 def distinct(group: Group, k: int) -> float:
-    """Return the expected number of distinct classes among k rollouts, Σ_c [1 − C(n − n_c, k) / C(n, k)]. n_c: rollouts
-    of class c. NoveltyBench's distinct_k (Zhang et al. 2025, arXiv 2504.05228) averaged over all subsets of k;
-    rarefaction in ecology (Hurlbert 1971). A rollout without a class adds nothing. The value lies between 0 (or 1, if
-    all rollouts have a class) and k."""
+    """Return the expected number of distinct classes among k rollouts, Σ_c [1 − C(n − n_c, k) / C(n, k)], where n_c is
+    the size of class c. It is NoveltyBench's distinct_k (Zhang et al. 2025, arXiv 2504.05228), averaged over all
+    subsets of k; ecology calls it rarefaction (Hurlbert 1971). A rollout without a class adds nothing. The value lies
+    between 0 (1 if all rollouts have a class) and k."""
     return sum(1.0 - none_of(len(group), int(size), k) for size in group.counts)
 
 
@@ -113,13 +114,12 @@ PATIENCE = 0.8
 
 
 def utility(group: Group, k: int) -> float:
-    """Return the utility of k rollouts, 0 to 1, for a reader who continues to the next one with probability p =
-    PATIENCE.
+    """Return the utility (0 to 1) of k rollouts for a reader who goes on to the next with probability p = PATIENCE.
 
-    (1 − p)/(1 − p^k) · Σ_{i=1..k} p^(i−1) · 1[class i is new] · u_i; u_i is 1 for a correct rollout with a class, where
-    NoveltyBench (Zhang et al. 2025, arXiv 2504.05228) has a reward model's score. Averaged over all orders of the n
-    rollouts: a rollout of a class of n_c is the first of its class and at place i with chance C(n − n_c, i − 1) / C(n −
-    1, i − 1) / n.
+    It is (1 − p)/(1 − p^k) · Σ_{i=1..k} p^(i−1) · 1[class i is new] · u_i. u_i is 1 for a correct rollout with a class;
+    NoveltyBench (Zhang et al. 2025, arXiv 2504.05228) has a reward model's score there. The mean is over all orders of
+    the n rollouts: a rollout of a class of n_c is the first of its class and at place i with chance C(n − n_c, i − 1) /
+    C(n − 1, i − 1) / n.
     """
     n, weights = len(group), PATIENCE ** np.arange(k)
     classes, at_N, size_C = np.unique(group.class_N, return_inverse=True, return_counts=True)
@@ -133,28 +133,27 @@ def utility(group: Group, k: int) -> float:
 
 
 def entropy_by_counts(group: Group, k: int) -> float:
-    """Return the semantic entropy −Σ_c p_c log p_c of k rollouts, in nats (Farquhar et al. 2024, Nature 630). p_c: the
-    share of class c. This entropy is the plug-in estimate, which grows with k from 0 to log k, so compare policies at
-    one k."""
+    """Return the semantic entropy −Σ_c p_c log p_c of k rollouts, in nats (Farquhar et al. 2024, Nature 630). p_c is
+    the share of class c. This plug-in estimate grows with k from 0 to log k, so compare policies at the same k."""
     n = len(group)
     return sum(_expected(n, int(size), k) for size in group.counts)
 
 
 @lru_cache(maxsize=4096)
 def _expected(n: int, size: int, k: int) -> float:
-    """Return the expected −p log p of a class's share p of k rollouts drawn from n, of which `size` are its own."""
+    """Return the expected −p log p, where p is the share of a class of this size among k rollouts drawn from n."""
     ways = ((j, comb(size, j) * comb(n - size, k - j)) for j in range(1, min(size, k) + 1))
     return sum(-(j / k) * log(j / k) * w for j, w in ways) / comb(n, k)
 
 
 def entropy_by_likelihood(group: Group, k: int) -> float:
-    """Return semantic entropy with p_c ∝ Σ_{i in c} exp(l_i), l_i the mean log-prob per token (the authors' code)."""
+    """Return the semantic entropy with p_c ∝ Σ_{i in c} exp(mean log-prob per token), as in the authors' code."""
     return _weighted(group, group.logprob_N / np.maximum(group.num_tokens_N, 1), k)
 
 
 def entropy_by_sequence_likelihood(group: Group, k: int) -> float:
-    """Return semantic entropy with l_i of the whole sequence, as in the authors' formula; for long traces one rollout
-    has almost all the weight."""
+    """Return the semantic entropy with p_c ∝ Σ_{i in c} exp(log-prob of the sequence), as in the authors' formula. For
+    long traces one rollout has almost all the weight."""
     return _weighted(group, group.logprob_N, k)
 
 
@@ -173,20 +172,20 @@ UNSEEN = 0.1
 
 
 def self_bleu(group: Group, k: int) -> float:
-    """Return the self-BLEU of k windows: each as hypothesis, the others as references (Zhu et al. 2018, arXiv
-    1802.01886).
+    """Return the self-BLEU of k windows: each window against the others as references (Zhu et al. 2018, arXiv
+    1802.01886). A high value means little width.
 
-    BLEU of order 4 with uniform weights (Papineni et al. 2002): the geometric mean of clipped precisions of 1- to
+    BLEU is of order 4 with uniform weights (Papineni et al. 2002): the geometric mean of clipped precisions of 1- to
     4-grams, averaged over subsets of k. All windows have the same length, so there is no brevity penalty. UNSEEN
-    replaces an order without a match, as in the authors' code (NLTK's smoothing 1), order 1 too: with 16 words, 0.007
-    means nothing shared and 1 means all equal. High is narrow.
+    replaces an order without a match, as in the authors' code (NLTK's smoothing 1), here also order 1. With 16 words,
+    0.007 means nothing shared, and 1 means all equal.
     """
     chosen_SK = subsets(len(group), k)
     member_SN = np.zeros((len(chosen_SK), len(group)), np.float32)
     np.put_along_axis(member_SN, chosen_SK, 1, axis=1)
     log_SK = np.zeros(chosen_SK.shape)
     for order, has_NG in zip(ORDERS, group.shared_grams, strict=True):
-        match_SN = ((member_SN @ has_NG) > 1).astype(np.float32) @ has_NG.T  # n-grams that another of the subset has
+        match_SN = ((member_SN @ has_NG) > 1).astype(np.float32) @ has_NG.T  # n-grams that another trace also has
         match_SK = np.take_along_axis(match_SN, chosen_SK, axis=1).astype(np.float64)
         total = group.word_NT.shape[1] - order + 1
         log_SK += np.log(np.where(match_SK > 0, match_SK, UNSEEN) / total) / len(ORDERS)
@@ -194,20 +193,20 @@ def self_bleu(group: Group, k: int) -> float:
 
 
 def expectation_adjusted_distinct(group: Group, k: int) -> float:
-    """Return the different words of k windows over the number expected by chance, D / (V · [1 − ((V − 1)/V)^C]).
+    """Return the different words of k windows, divided by the number expected by chance: D / (V · [1 − ((V − 1)/V)^C]).
 
-    D: different words of the k windows, averaged over subsets; C: words in them; V: the vocabulary, here the different
-    words in the windows of all compared policies (Liu et al. 2022, arXiv 2202.13587). All windows have the same length,
-    so C is constant and V only scales the value. A value above 1 means that words repeat less often than by chance.
+    D: different words of the k windows, averaged over subsets. C: words in the windows. V: the vocabulary, here the
+    different words in the windows of all compared policies (Liu et al. 2022, arXiv 2202.13587). All windows have the
+    same length, so C is constant and V only scales the value. Above 1, words repeat less often than by chance.
     """
-    traces_G = (times_of(group.word_NT) > 0).sum(axis=0)  # traces that contain each word
+    traces_G = (times_of(group.word_NT) > 0).sum(axis=0)  # number of traces that contain each word
     traces, words = np.unique(traces_G[traces_G > 0], return_counts=True)
     seen = [1.0 - none_of(len(group), int(n), k) for n in traces]
     return float(words @ seen) / _by_chance(group, k)
 
 
 def most_of_ead(group: Group, k: int) -> float:
-    """Return the largest value of expectation_adjusted_distinct: no word repeats until the vocabulary is used up."""
+    """Return the largest value of expectation_adjusted_distinct: no word repeats before the vocabulary is used up."""
     return min(group.vocabulary, k * group.word_NT.shape[1]) / _by_chance(group, k)
 
 
@@ -217,9 +216,9 @@ def _by_chance(group: Group, k: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """A measure of width. value: function of at least k rollouts. of: its input. Rollouts without this input are left
-    out. Rollouts without a class are left out too, unless `unclassed`, and rollouts without a log-probability, if
-    `likelihood`. least, most: bounds, used for intervals."""
+    """A measure of width. value: a function of at least k rollouts. of: its input. Rollouts without this input are left
+    out. So are rollouts without a class (unless `unclassed`), and with `likelihood` those without a log-probability.
+    least, most: bounds, used for intervals."""
 
     name: str
     value: Callable[[Group, int], float | None]
@@ -238,18 +237,18 @@ MEASURES = (
     Measure(
         "semantic_entropy_sequence", entropy_by_sequence_likelihood, "partition", lambda _, k: log(k), likelihood=True
     ),
-    # from 1 to k; trace length affects it
+    # from 1 to k; it depends on the length of traces
     Measure("vendi", lambda group, k: vendi_of_k(group.vectors_ND, k), "vectors", lambda _, k: float(k), least=1.0),
     Measure("self_bleu", self_bleu, "words", lambda _, k: 1.0),
     Measure("ead", expectation_adjusted_distinct, "words", most_of_ead),
 )
 
 
-# Compute every measure of width on every problem.
+# ---- every measure of width on every problem
 
 PARTITIONS = ("answer", "trace", "strategy")
 BASES = ("all", "correct")
-#: Lengths of windows in words. A window leaves out shorter traces, so compared texts have equal length.
+#: Lengths of windows in words. Shorter traces are left out of a window, so that compared texts have equal length.
 WINDOWS = (16, 64, 256)
 _WORD = re.compile(r"[A-Za-z]+|\d+|[^\sA-Za-z\d]")
 NONE = {
@@ -262,7 +261,7 @@ NONE = {
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """A measure with its options, which identify rows within a policy and k. partition: None for other inputs."""
+    """A measure with its options, which identify its rows for a policy and k. partition: None for other inputs."""
 
     measure: Measure
     partition: str | None
@@ -270,14 +269,15 @@ class Series:
     window: int | None
 
     def head(self, k: int) -> Row:
-        """Return the first fields of a row, and the reason (`why`) if there is no number."""
+        """Return the first fields of a row, and `why` as the reason for a missing number."""
         which = "correct " if self.basis == "correct" else ""
         none = NONE["likelihood" if self.measure.likelihood else self.measure.of]
         named = {"metric": self.measure.name, "partition": self.partition, "window": self.window}
         return named | {"basis": self.basis, "k": k, "why": none.format(k=k, which=which, window=self.window)}
 
     def seen(self, group: Group, classes: Mapping[str, np.ndarray], vocabulary: Mapping[int, int]) -> Group:
-        """Return the rollouts that this series uses. group: with the longest window; −1 after a trace's last word."""
+        """Return the rollouts that this series uses. group: with the longest window, and −1 after a trace's last
+        word."""
         measure, kept_N = self.measure, np.ones(len(group), bool)
         if self.basis == "correct":
             kept_N &= group.correct_N
@@ -304,7 +304,7 @@ def series_of(windows: Sequence[int]) -> Iterator[Series]:
 
 
 def words_of(trace: str | None) -> list[str]:
-    """Return the first words, numbers and signs of a trace, up to the longest window.
+    """Return the first words, numbers and signs of a trace, as many as the longest window has.
 
     >>> words_of("So x=12."), words_of(None)
     (['so', 'x', '=', '12', '.'], [])
@@ -314,7 +314,7 @@ def words_of(trace: str | None) -> list[str]:
 
 
 def vocabulary_of(traces: Iterable[str | None]) -> dict[int, int]:
-    """Return window → number of different words, for windows that some trace fills, else for the shortest."""
+    """Return window → number of different words, for windows that some trace fills (else for the shortest window)."""
     held: dict[int, set[str]] = {window: set() for window in WINDOWS}
     for trace in traces:
         words = words_of(trace)
@@ -324,7 +324,7 @@ def vocabulary_of(traces: Iterable[str | None]) -> dict[int, int]:
 
 
 def numbered(texts: Sequence[Sequence[str]]) -> np.ndarray:
-    """Return word_NT: the words of each text as numbers, −1 after its end.
+    """Return word_NT: the words of each text as numbers, and −1 after its end.
 
     >>> numbered(["aba", "b"]).tolist()
     [[0, 1, 0], [1, -1, -1]]
@@ -337,8 +337,8 @@ def numbered(texts: Sequence[Sequence[str]]) -> np.ndarray:
 
 
 def problems_of(rollouts: pa.Table, vectors: pa.Table) -> Iterator[tuple[Row, Group, dict[str, np.ndarray]]]:
-    """Yield every problem under every policy: its key, its group, and its classes by partition. rollouts: with their
-    classes and `cluster`. vectors: embeddings of whole traces, by policy, problem, rollout."""
+    """Yield every problem under every policy: (key, group, classes by partition). rollouts: with classes and `cluster`.
+    vectors: embeddings of whole traces, by policy, problem and rollout."""
     place = {key: i for i, key in enumerate(zip(*(vectors[c].to_pylist() for c in VECTORS[:-1]), strict=True))}
     vectors_ND = matrix(vectors["embedding"]) if vectors.num_rows else np.zeros((0, 1))
     with_none_ND = np.vstack([vectors_ND, np.full((1, vectors_ND.shape[1]), np.nan)])
@@ -371,13 +371,13 @@ class Widths(
         "estimate real, low real, high real, n big, clusters big, seeds int, holds_for str, reason str",
     ),
 ):
-    """Width by every measure; with `other`, the rank correlation of two measures over problems."""
+    """Width by every measure, or with `other` the rank correlation of two measures over problems."""
 
 
 def widths_of(parts: Iterable[Part], vocabulary: Mapping[int, int], ks: Sequence[int]) -> pa.Table:
-    """Return one row per measure, partition or window, basis (all or correct rollouts), policy and k; then one per pair
-    of measures and policy, at the largest k of at most half a group. parts: rollouts of whole problems and their
-    vectors, see problems_of. vocabulary: over all parts."""
+    """Return one row per measure, partition or window, basis (all or correct rollouts), policy and k, and one per two
+    measures and policy, at the largest k of at most half a group. parts: rollouts of whole problems and their vectors,
+    see problems_of. vocabulary: over all parts."""
     several, above_one = list(series_of(sorted(vocabulary))), [k for k in ks if k > 1]
     heads = [series.head(k) for series in several for k in above_one]
     keys, shares, most = list[Row](), list[list[float]](), [1.0] * len(heads)
@@ -415,8 +415,8 @@ def widths_of(parts: Iterable[Part], vocabulary: Mapping[int, int], ks: Sequence
 
 
 def correlations(of: Mapping[str, np.ndarray], heads: Mapping[str, Row]) -> list[Row]:
-    """Correlate every two measures of one policy, and each with mean length and accuracy per problem. of: columns of
-    the policy's problems; heads: column → first fields of its rows."""
+    """Correlate every two measures of one policy, and each with mean length and accuracy. of: columns of the policy's
+    problems. heads: column → first fields of its rows."""
     heads = {**heads, "length": {"metric": "length"}, "accuracy": {"metric": "accuracy"}}
     found, names = seeded(of, list(heads)), list(heads.values())
     mean_PV = found.values_SPV.mean(axis=0)
@@ -447,7 +447,8 @@ def measure_widths(
     embeddings: tuple[Embeddings, ...],
     ks: tuple[int, ...],
 ) -> pa.Table:
-    """Return all widths of every policy, and their rank correlations. partitions, embeddings: one per rollouts."""
+    """Return all widths of every policy, and their rank correlations. partitions, embeddings: one per rollouts
+    artifact."""
     traces = (t for ref in rollouts for part in store().parts(ref, ["trace"]) for t in part["trace"].to_pylist())
     of_each = zip(rollouts, partitions, embeddings, strict=True)
     parts = (part for ref, own, vectors in of_each for part in with_vectors(in_classes(ref, own, COLUMNS), vectors))
