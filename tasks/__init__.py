@@ -1,1 +1,1 @@
-"""Stages, which make the artifacts: one per file, a pure function first, then the stage that calls it."""
+"""Stages, which make the artifacts. A file has one stage: first a pure function, and then the stage that calls it."""

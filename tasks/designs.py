@@ -1,4 +1,4 @@
-"""Designs: how each run was made, one row per run, and the checks that compare runs (`lint_*.sql`)."""
+"""Designs: one row on how each run was made, and the checks that compare runs (`lint_*.sql`)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
@@ -22,22 +22,22 @@ from tasks.stage import store
 
 Row = dict[str, Any]
 
-#: Input tables of the checks. `place` names the run or file of a row.
+#: Input tables of the checks. `place` names the run or file that a row is about.
 TABLES: dict[str, pa.Schema] = {
     "designs": Designs.schema,
-    # printed p-values, beside those of the statistic under both distributions
+    # printed p-values, and those of the statistic under Student's t and the normal distribution
     "tests": nullable("test str, t real, n big, p_printed real, p_t real, p_normal real, place str"),
     # share of the traces that an encoder saw, by arm: `measured`, or estimated from mean `lengths`
     "coverage": nullable("arm str, problems str, window str, coverage real, basis str, place str"),
-    # a figure attributed to one set of problems, beside its value there and on another
+    # a figure that is attributed to one set of problems, with its value there and on another set
     "reference_figures": nullable(
         "figure str, claimed real, on str, value real, elsewhere str, value_elsewhere real, place str"
     ),
-    # near-duplicates between train and held-out
+    # near-duplicates between training and held-out problems
     "leaks": nullable("source_id str, other_source_id str, similarity real, kind str, trains str, place str"),
-    # problems whose group is dead at the screening's size, and how many are expected to be live at the training's size
+    # problems whose group is dead at the screening's size, and how many should be live at the training's size
     "mislabelled": nullable("arm str, count big, n big, share real"),
-    # intervals printed over rollouts, beside the interval over problems
+    # intervals that were printed over rollouts, and the interval over problems
     "printed_intervals": nullable(
         "figure str, n big, problems big, low real, high real, low_problems real, high_problems real, place str"
     ),
@@ -52,16 +52,16 @@ TABLES: dict[str, pa.Schema] = {
     "form": nullable(
         "arm str, problems str, rollouts big, no_answer real, invalid_tags real, truncated real, place str"
     ),
-    # requested and executed steps of trainings; stopped_at, resumed_from: null without an interruption
+    # requested and executed steps of trainings; stopped_at, resumed_from: null if there was no interruption
     "stops": nullable("run str, requested big, executed big, stopped_at big, resumed_from big, reason str, place str"),
-    # remarks of a run log
+    # remarks in a run log
     "notes": nullable("code str, said str, place str"),
-    # the change of a series from its first point, with its last point and without
+    # the change of a series since its first point, with and without its last point
     "trends": nullable(
         "series str, first_step big, before_step big, last_step big, change real, change_without_last real, slope real",
         "slope_without_last real, place str",
     ),
-    # two arms at about equal tokens per problem, in whole rollouts
+    # two arms at about the same number of tokens per problem, in whole rollouts
     "equal_tokens": nullable(
         "arm str, other str, problems str, k big, other_k big, estimate real, other_estimate real, tokens real",
         "other_tokens real, place str",
@@ -74,7 +74,7 @@ TABLES: dict[str, pa.Schema] = {
 
 
 def from_training(ref: str, recipe: Recipe, problems: str, seeds: int, last_evaluated: int | None) -> Row:
-    """Return the design of a `training` artifact from its recipe."""
+    """Return the design of a `training` artifact. It comes from the artifact's recipe."""
     start, learner = restored(Policy, recipe.arguments["start"]), restored(LearnerConfig, recipe.arguments["learner"])
     rollouts = restored(Sampling, recipe.arguments["rollouts"])
     return design(ref, "training", start, rollouts, problems, learner.group_size) | {
@@ -87,7 +87,7 @@ def from_training(ref: str, recipe: Recipe, problems: str, seeds: int, last_eval
 
 
 def design(ref: str, role: str, policy: Policy, sampling: Sampling, problems: str, group_size: int) -> Row:
-    """Return the fields that every design has."""
+    """Return the fields that all designs have."""
     base = policy.model.sha256
     return {
         "run": ref,
@@ -105,7 +105,7 @@ def design(ref: str, role: str, policy: Policy, sampling: Sampling, problems: st
 
 
 def recipe_row(ref: str, arguments: Mapping[str, Any]) -> Row:
-    """Return the settings of a `training` artifact from its recipe."""
+    """Return the settings of a `training` artifact. They come from the artifact's recipe."""
     learner = restored(LearnerConfig, arguments["learner"])
     return {"arm": restored(Policy, arguments["start"]).arm, "settings": settings(learner), "place": ref}
 
@@ -131,7 +131,7 @@ def settings(learner: LearnerConfig) -> list[str]:
 
 
 def trained_on(training: Ref, pool: pa.Table, splits: pa.Table) -> pa.Table:
-    """Return (arm, source, problem_id) of a training's pool: its variance band without held-out problems."""
+    """Return (arm, source, problem_id) of the problems of a training: its variance band without held-out problems."""
     recipe = store().manifest(training).recipe
     arm = store().read(training, ["arm"])["arm"][0].as_py()
     bands = recipe.inputs.get("bands")
@@ -151,8 +151,8 @@ def trained_on(training: Ref, pool: pa.Table, splits: pa.Table) -> pa.Table:
 
 
 def findings_of(rows: Mapping[str, Sequence[Row]]) -> pa.Table:
-    """Return the findings of all checks on rows of TABLES; missing tables are empty. Columns: code; fact: observation
-    in the rows; inference: possible consequence; place: runs or files; value: size, or null; query: the named query."""
+    """Return the findings of all checks on rows of TABLES; a missing table is empty. Columns: code; fact: what the rows
+    show; inference: a possible consequence; place: runs or files; value: size, or null; query: the named query."""
     tables = {name: pa.Table.from_pylist(list(rows.get(name, ())), schema=schema) for name, schema in TABLES.items()}
     parts = []
     for name in sorted(path.stem for path in QUERIES.glob("lint_*.sql")):
@@ -176,8 +176,8 @@ def sides_of(pool: pa.Table, splits: pa.Table) -> tuple[pa.Table, pa.Table]:
 
 
 def lesson_leak_rows(held: pa.Table, lesson: pa.Table, splits: pa.Table, place: str) -> list[Row]:
-    """Return the held-out problems of the study that occur in a lesson's pool, whether the lesson trained on them or
-    left them out. held, lesson: problem_id, source_id, problem."""
+    """Return the study's held-out problems that occur in a lesson's pool, whether or not the lesson trained on them.
+    held, lesson: problem_id, source_id, problem."""
     sides = dict(zip(splits["problem_id"].to_pylist(), splits["split"].to_pylist(), strict=True))
     others = lesson.filter(pa.array([sides[p] in ("train", "near_heldout") for p in lesson["problem_id"].to_pylist()]))
     untaught = {problem: "left out of the lesson" for problem, side in sides.items() if side != "train"}
@@ -185,6 +185,6 @@ def lesson_leak_rows(held: pa.Table, lesson: pa.Table, splits: pa.Table, place: 
 
 
 def mislabelled_rows(arm: str, counts: Sequence[tuple[int, int]], group_size: int) -> list[Row]:
-    """Return groups of a screening with one outcome that are expected to have both at the training's group size."""
+    """Return the screening's groups that had one outcome and should have both at the training's group size."""
     found = [r for r in expectations(counts, group_size) if r["metric"] == "mislabelled" and r.get("band") is None]
     return [{"arm": arm, "count": r["count"], "n": r["n"], "share": r["estimate"]} for r in found if r.get("count")]

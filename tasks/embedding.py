@@ -1,4 +1,4 @@
-"""Embedding: every trace as a unit vector, with the share of its tokens that the encoder read."""
+"""Embedding: each trace as a unit vector, with the share of its tokens that the encoder read."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
@@ -21,8 +21,8 @@ CHUNK = 2048
 
 @dataclass(frozen=True, slots=True)
 class EncoderSpec:
-    """An encoder, identified by its content. windows: parts of each trace that are encoded beside `whole` (its
-    beginning up to `max_tokens`), such as `first256`, `middle256`, `last256`, `head2000chars`."""
+    """An encoder, identified by its content. windows: further parts of each trace to encode, such as `first256`,
+    `middle256`, `last256`, `head2000chars`; `whole` (the beginning, up to `max_tokens`) always is."""
 
     name: str
     weights_sha256: str
@@ -39,7 +39,7 @@ class EncoderSpec:
 
 
 def embedded(rollouts: pa.Table, vectors_ND: np.ndarray, coverage_N: np.ndarray, window: str) -> pa.Table:
-    """Return the rollouts that have a trace, with their vectors. Schema: Embeddings."""
+    """Return the rollouts that have a trace, with vectors. Schema: Embeddings."""
     kept = rollouts.filter(rollouts["trace"].is_valid())
     flat = pa.array(np.ascontiguousarray(vectors_ND, np.float32).reshape(-1))
     offsets = pa.array(np.arange(len(vectors_ND) + 1, dtype=np.int32) * vectors_ND.shape[1])
@@ -60,9 +60,9 @@ def embedded(rollouts: pa.Table, vectors_ND: np.ndarray, coverage_N: np.ndarray,
 
 
 def in_other_words(rollouts: pa.Table, known: set[str] | None = None) -> pa.Table:
-    """Return one reworded trace for each problem: its first trace in which words can be replaced by synonyms. The
-    distance between a trace and its reworded version is a floor: smaller distances mean nothing. known: problems that
-    have a reworded trace already; new ones are added."""
+    """Return one reworded trace for each problem: its first trace with words that have synonyms. Differences between
+    traces that are smaller than that between a trace and its reworded version mean nothing. known: problems that have a
+    reworded trace already. New ones are added to it."""
     known, found = set() if known is None else known, list[tuple[int, str]]()
     for i, (problem, trace) in enumerate(zip(*(rollouts[c].to_pylist() for c in ("problem_id", "trace")), strict=True)):
         if trace is not None and problem not in known and (rewritten := reworded(trace)) is not None:
@@ -75,7 +75,7 @@ def in_other_words(rollouts: pa.Table, known: set[str] | None = None) -> pa.Tabl
 
 @stage(Embeddings, version=2)
 def embed_traces(*, rollouts: Rollouts, encoder: EncoderSpec) -> Payload:
-    """Embed the traces in every window, and a reworded trace per problem. Malformed completions have no trace."""
+    """Embed the traces in every window, and a reworded trace per problem. A malformed completion has no trace."""
     rows = store().manifest(rollouts).rows
     traces = rows - sum(part["trace"].null_count for part in store().parts(rollouts, ["trace"]))
     notes = {
@@ -87,7 +87,7 @@ def embed_traces(*, rollouts: Rollouts, encoder: EncoderSpec) -> Payload:
 
 
 def _vectors(rollouts: Rollouts, encoder: EncoderSpec, traces: int) -> Iterator[pa.Table]:
-    """Yield vectors window by window. All are encoded in one pass; those of later windows wait in files."""
+    """Yield vectors window by window. All windows are encoded in one pass; vectors of later windows wait in files."""
     engine = toolbox().embedder(encoder.name, encoder.weights_sha256, encoder.max_tokens)
     windows, done = [None, *(window_named(name) for name in encoder.windows)], 0
     with TemporaryDirectory(dir=workdir()) as folder, ExitStack() as open_files:
@@ -113,7 +113,7 @@ def _vectors(rollouts: Rollouts, encoder: EncoderSpec, traces: int) -> Iterator[
 
 
 def _of_size(parts: Iterable[pa.Table], rows: int) -> Iterator[pa.Table]:
-    """Yield the same rows in parts of this size; the last may be smaller.
+    """Yield the same rows in parts of this size. The last part may be smaller.
 
     >>> rows = pa.table({"n": [1, 2, 3]})
     >>> [t["n"].to_pylist() for t in _of_size([rows, rows.slice(0, 0), rows], 4)]

@@ -1,4 +1,4 @@
-"""Inputs of measures, the registry of standard measures, the sampling arguments of rollouts, and their vectors."""
+"""Inputs of measures, the registry of standard measures, and how rollouts were sampled and embedded."""
 
 import inspect
 import pkgutil
@@ -25,10 +25,10 @@ from tasks.stage import Stage, beside, store
 class Available(Evidence):
     """Inputs that a standard measure may use, by the names of its arguments.
 
-    objectives: names, one per training and end of theirs; objective_starts: the arms' rollouts before training;
-    objective_start_answers, objective_end_answers: classes of answers of each start and end. partitions, embeddings:
-    for the rollouts of `final`. deep: the same policies with the asymptote's number of rollouts. arms: names, in order.
-    ks: see pass@k. budgets: tokens per problem of a search, ascending.
+    objectives: names, one per training and end of theirs. objective_starts: the arms' rollouts before training.
+    objective_start_answers, objective_end_answers: classes of the answers of each start and end. partitions,
+    embeddings: for the rollouts of `final`. deep: the same policies with the number of rollouts for asymptotes. arms:
+    names, in order. ks: see pass@k. budgets: tokens per problem of a search, ascending.
     """
 
     pool: Pool
@@ -48,11 +48,10 @@ class Available(Evidence):
     objective_end_answers: tuple[Partitions, ...] = ()
 
 
-# Standard measures: tables that every study makes and that only the report's queries read. Each is declared beside its
-# computation.
+# ---- standard measures: tables that every study makes and that only the report's queries read
 #
 # A printed measure is two files: `tasks/measures/<name>.py` (columns, table, stage) and
-# `storage/reading/queries/report_<name>.sql` (figure and query). No other file needs to name a standard measure.
+# `storage/reading/queries/report_<name>.sql` (figure and query). No other file needs to name it.
 
 P = ParamSpec("P")
 K = TypeVar("K", bound=Ref)
@@ -69,9 +68,9 @@ _STANDARD: dict[str, _Standard] = {}
 
 
 def standard_measure(name: str, *, needs: Sequence[str] = (), **taken: str) -> Callable[[Stage[P, K]], Stage[P, K]]:
-    """Register this stage as a standard measure; every study makes its artifact, and queries read it as `name`. The
-    arguments are filled from the fields of Available with the same names; other arguments keep their defaults. taken:
-    argument → field, if the names differ. needs: fields; the measure is skipped if one of them is empty."""
+    """Register this stage as a standard measure. Every study makes its artifact, and queries read it as `name`. An
+    argument gets the field of Available with its name; other arguments keep their defaults. taken: argument → field, if
+    the names differ. needs: fields; without one of them the measure is not made."""
 
     def declare(stage: Stage[P, K]) -> Stage[P, K]:
         named = {argument: taken.get(argument, argument) for argument in inspect.signature(stage.function).parameters}
@@ -90,8 +89,8 @@ def names_of_measures() -> set[str]:
 
 
 def standard_measures(available: Available, chosen: Sequence[str] = ()) -> dict[str, Ref]:
-    """Return the standard measures of the available artifacts, by name. chosen: names of the measures to make, besides
-    those that the study's other settings require; empty: all."""
+    """Make the standard measures of the available artifacts, and return them by name. chosen: names of those to make,
+    in addition to those that other settings of the study require; empty means all."""
     names_of_measures()
     return {
         name: measure.stage(**{argument: getattr(available, field) for argument, field in measure.taken.items()})
@@ -100,11 +99,11 @@ def standard_measures(available: Available, chosen: Sequence[str] = ()) -> dict[
     }
 
 
-# How rollouts were sampled, and their vectors.
+# ---- how rollouts were sampled, and their vectors
 
 
 def traced(rollouts: Ref, has: Callable[[Recipe], bool]) -> Recipe | None:
-    """Return the nearest recipe with this property behind rollouts or what was made from them, or None."""
+    """Return the nearest recipe with this property, among those of `rollouts` and of all that it was made from."""
     recipe = store().manifest(rollouts).recipe
     while not has(recipe):
         onward = recipe.inputs.get("rollouts") or recipe.inputs.get("embeddings")
@@ -115,7 +114,7 @@ def traced(rollouts: Ref, has: Callable[[Recipe], bool]) -> Recipe | None:
 
 
 def sampled_with(rollouts: Ref) -> Mapping[str, object] | None:
-    """Return the stored arguments of the stage that sampled these rollouts; None for imported rollouts."""
+    """Return the arguments of the stage that sampled these rollouts; None for imported rollouts."""
     recipe = traced(rollouts, lambda one: "policy" in one.arguments)
     return recipe.arguments if recipe else None
 
@@ -138,7 +137,7 @@ def base_of(training: Ref) -> BaseModel:
 
 
 def known_scaffolds() -> dict[str, Scaffold]:
-    """Return the scaffolds in the store's manifests and the built-in ones, by digest."""
+    """Return the built-in scaffolds and those in the store's manifests, by digest."""
     found = {arm.scaffold.digest: arm.scaffold for arm in ARMS.values()}
     for ref in store().refs():
         given = store().manifest(ref).recipe.arguments
@@ -153,7 +152,7 @@ VECTORS = ["problem_id", "arm", "step", "seed", "rollout", "embedding"]
 
 
 def with_vectors(parts: Iterable[pa.Table], embeddings: Embeddings) -> Iterator[tuple[pa.Table, pa.Table]]:
-    """Yield each part, of whole problems, with the vectors of its whole traces (columns VECTORS)."""
+    """Yield each part (of whole problems) with the vectors of its whole traces (columns VECTORS)."""
     whole, at = pc.field("window") == "whole", ["window", "problem_id"]
     known = set(store().keys(embeddings, at).filter(whole)["problem_id"].unique().to_pylist())
     schema = pa.schema([Embeddings.schema.field(name) for name in VECTORS])
@@ -162,7 +161,7 @@ def with_vectors(parts: Iterable[pa.Table], embeddings: Embeddings) -> Iterator[
 
 
 def matrix(vectors: pa.ChunkedArray) -> np.ndarray:
-    """Return (N, D) of a list column. Errors: UserError for vectors of unequal length."""
+    """Return the (N, D) array of a column of lists. Raise UserError if the lists have unequal lengths."""
     whole = vectors.combine_chunks()
     lengths = np.unique(np.diff(whole.offsets.to_numpy()))
     if len(lengths) != 1:

@@ -1,4 +1,4 @@
-"""Verdicts of the session's grader on ledger rows, and equality of answers."""
+"""Verdicts of the active grader on ledger rows, and the equality of answers."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -22,7 +22,7 @@ def active_grader(root: Path) -> ActiveGrader:
 
 
 def installed_graders(version: str) -> Graders:
-    """Return the installed grader. Errors: UserError if it has another version."""
+    """Return the installed grader. Raise UserError if it has another version."""
     graders = toolbox().graders()
     if graders.version != version:
         raise UserError(f"grader {version} is not the installed grader ({graders.version})")
@@ -30,11 +30,11 @@ def installed_graders(version: str) -> Graders:
 
 
 def actively_graded(rows: pa.Table, scaffold: Scaffold | None = None, stands: Sequence[bool] | None = None) -> pa.Table:
-    """Return ledger rows, in order, with verdicts of the session's grader.
+    """Return ledger rows, in order, with verdicts of the active grader.
 
-    Present verdicts are kept, unless a plugin grader raised an error on them, because it may have been fixed. scaffold:
-    parses every row; None: each row is parsed by the scaffold of its arm. stands: whether each row's verdict was made
-    with this parser and gold; None: all were. Errors: UserError if the grader always raises an error.
+    A verdict that exists is kept, unless a plug-in raised an error there, because the plug-in may have been fixed.
+    scaffold: parses every row; None takes the scaffold of each row's arm. stands: whether each row's verdict was made
+    with this parser and gold; None means all were. Raise UserError if the grader always raises an error.
     """
     tools = toolbox()
     versions = rows["grader_version"].to_pylist()
@@ -59,15 +59,15 @@ def actively_graded(rows: pa.Table, scaffold: Scaffold | None = None, stands: Se
 
 def by_grader(graders: Graders, kind: str = MATH) -> Equal:
     """Return a function that compares pairs of answers. Two answers are equal if each is correct with the other as
-    gold. Graders of other packages run in processes that can be killed. For built-in kinds other than mathematics,
-    different texts are different answers."""
+    gold. Plug-ins run in processes that can be killed. For built-in kinds other than mathematics, answers are equal
+    only if their texts are."""
     bare = replace(BARE["tag"], answer_kind=kind)
 
     def equal(pairs: Sequence[Pair]) -> Sequence[bool]:
         if kind in OWN:
             return [False] * len(pairs)
         accepted = set(pairs)
-        for turn in (1, -1):  # only pairs that are equal one way are graded the other way
+        for turn in (1, -1):  # the second direction is graded only for pairs that are equal in the first
             there = [pair[::turn] for pair in accepted]
             verdicts = graders.grade([GradeItem(bare, bare.answer_in_form(a), b) for a, b in there])
             accepted = {pair[::turn] for pair, one in zip(there, verdicts, strict=True) if one.correct}

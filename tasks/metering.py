@@ -1,11 +1,11 @@
-"""The meter of a run charges costs as they occur, and starts no work that exceeds the budget.
+"""The meter of a run. It charges costs as they occur, and starts no work that would exceed the budget.
 
 Reused artifacts and rollouts cost nothing. A batch starts if spending plus its expected cost is within the limit. The
-expected cost is the mean of the run's rollouts of that arm plus MARGIN standard deviations of the sum, or the largest
-possible cost before any are measured. The time that a run has used is checked after every batch.
+expected cost is the mean of the run's rollouts of that arm plus MARGIN standard deviations of the sum. Before anything
+is measured, it is the largest possible cost. The time that a run has used is checked after every batch.
 
-Workers of one run read each other's charges, but not each other's running batches. Together they may exceed the limit
-by these batches, or, if rollouts are streamed, by the rollouts of REREAD_SECONDS.
+Workers of a run read each other's charges, but do not see each other's running batches. Together they may exceed the
+limit by these batches, or, if rollouts are streamed, by the rollouts of REREAD_SECONDS.
 """
 
 import math
@@ -29,30 +29,30 @@ from tasks.stage import Progress
 
 #: Kinds of artifacts that need an accelerator.
 OCCUPYING = frozenset({"rollouts", "training", "embeddings", "searches"})
-#: The kinds that a remote engine can sample.
+#: Kinds of artifacts that a remote engine can sample.
 SAMPLED = frozenset({"rollouts", "searches"})
 #: If fewer rollouts than this fit the budget, the run pauses.
 SMALLEST_CHUNK = 8
-#: Reserve of a batch in standard deviations of its tokens. The standard deviation of one completion is assumed equal to
+#: Reserve for a batch, in standard deviations of its tokens. The standard deviation of one completion is taken to be
 #: the mean, as in an exponential distribution; real lengths vary less.
 MARGIN = 3.0
-#: Other workers' spending is read before every batch, and this often during sampling.
+#: Seconds after which other workers' spending is read again during sampling. It is also read before every batch.
 REREAD_SECONDS = 15.0
 
 
-#: The end of a message about the team's monthly limit; a worker's run receives only the message.
+#: End of a message about the team's monthly limit. A worker receives only the message, and recognises the limit by it.
 TEAM = "; raise [month] in the root's prices.toml, or resume the run next month"
 
 
 class BudgetExceeded(Parked):
-    """The next work does not fit the budget. team: the monthly budget of all runs of the root."""
+    """The budget does not allow the next work. team: the limit is the monthly budget of all runs of the root."""
 
     def __init__(self, reason: str, *, team: bool = False) -> None:
         super().__init__(reason + (TEAM if team else ""))
 
 
 def of_team(wall: Parked) -> bool:
-    """Return whether the team's limit was reached. A larger budget of the run would not help then.
+    """Return whether the team's limit was reached, so that a larger budget of the run would not help.
 
     >>> of_team(Parked(str(BudgetExceeded("spent", team=True)))), of_team(BudgetExceeded("spent"))
     (True, False)
@@ -61,7 +61,7 @@ def of_team(wall: Parked) -> bool:
 
 
 def likely_tokens(number_N: np.ndarray, most_N: np.ndarray, mean: float | None) -> np.ndarray:
-    """Return the expected tokens_N of completions, with a reserve. most_N: upper bound. mean: None before measurements.
+    """Return the expected tokens_N of completions, with a reserve. most_N: upper bound. mean: None if not measured.
 
     >>> likely_tokens(np.array([9, 9]), np.array([9000, 900]), 100.0)
     array([1800.,  900.])
@@ -71,9 +71,13 @@ def likely_tokens(number_N: np.ndarray, most_N: np.ndarray, mean: float | None) 
 
 @dataclass(slots=True)
 class Meter:
-    """Charges one run's journal and stops the run at its budget. hardware: its hours are charged; a remote host is paid
-    by tokens instead. month: limit of all runs of the root. here: seconds since the last charge in which this host
-    worked beside a remote engine. lengths: mean tokens per completion, by arm."""
+    """Charges the journal of one run, and stops the run at its budget.
+
+    - hardware: the hours of this machine are charged. A remote host is paid by tokens instead.
+    - month: monthly limit of all runs of the root.
+    - here: seconds since the last charge in which this host worked while the engine was remote.
+    - lengths: mean tokens of a completion, by arm.
+    """
 
     journal: Journal
     budget: Budget = field(default_factory=Budget)
@@ -92,19 +96,19 @@ class Meter:
         self._reread()
 
     def _reread(self) -> None:
-        """Read the charges of all workers of the run, and with a monthly limit those of all runs."""
+        """Read the charges of all workers of the run; with a monthly limit, also those of all runs."""
         self.spent, self._read = self.journal.spent(), time.monotonic()
         self.lengths = self.journal.lengths()
         if self.month.limits():
             self.spent_in_month = spent_in_month(self.journal.root, now()[:7])
 
     def _limits(self) -> list[tuple[str, dict[str, float], Amounts]]:
-        """Return (whose, limits, spent) of every budget with a limit."""
+        """Return (whose budget, limits, spent) of each budget that has a limit."""
         both = (("", self.budget, self.spent), ("the team's month: ", self.month, self.spent_in_month))
         return [(whose, limits, spent) for whose, budget, spent in both if (limits := budget.limits())]
 
     def listening(self, listener: Callable[[Progress], None]) -> Callable[[Progress], None]:
-        """Return a listener that follows steps, adds spending to events, and passes them to the given listener."""
+        """Return a listener that notices steps, adds spending to events, and passes the events to `listener`."""
 
         def on_progress(event: Progress) -> None:
             if event.event == "started" and event.ref.kind in OCCUPYING:
@@ -121,7 +125,7 @@ class Meter:
         return on_progress
 
     def admit(self, requests: Sequence[Request], arms: Sequence[str], *, whole: bool) -> int:
-        """Return how many requests, from the first, may start. whole: all or none. Errors: BudgetExceeded for none."""
+        """Return how many of the first requests may start. whole: all or none. Raise BudgetExceeded for none."""
         if self._limits():
             self._reread()
         self.check()
@@ -145,8 +149,8 @@ class Meter:
         return count
 
     def pay_for_training(self, arm: str, tokens: int, key: str = "") -> None:
-        """Charge the tokens of an update before they are sent to a service. A charge with a key is made only once.
-        Raise BudgetExceeded if the tokens do not fit the budget."""
+        """Charge the tokens of an update before they are sent to a service. A key is charged only once. Raise
+        BudgetExceeded if the budget does not allow the tokens."""
         if key and self.journal.has(key):
             return
         if self._limits():
@@ -160,7 +164,7 @@ class Meter:
         self._enter([self._entry(arm, self._hours(), usd, prompt_tokens=tokens, tokens=tokens, key=key)])
 
     def charge(self, rows: Sequence[dict[str, object]]) -> None:
-        """Charge finished rollouts (rows of LEDGER) and the time since the last charge."""
+        """Charge finished rollouts (rows of LEDGER), and the time since the last charge."""
         by_arm: dict[str, list[dict[str, object]]] = defaultdict(list)
         for row in rows:
             by_arm[str(row["arm"])].append(row)
@@ -191,14 +195,14 @@ class Meter:
                     raise BudgetExceeded(reason, team=bool(whose))
 
     def words(self) -> str:
-        """Return spending and limits as text; empty without a budget."""
+        """Return spending and limits as text; empty if there is no budget."""
         return "; ".join(
             whose + ", ".join(f"{plainly(getattr(spent, n))} of {plainly(v)} {UNITS[n]}" for n, v in limits.items())
             for whose, limits, spent in self._limits()
         )
 
     def _hours(self) -> float:
-        """Return device-hours since the last charge; with a remote engine only the work of this host."""
+        """Return the device-hours since the last charge; with a remote engine, only the work of this host."""
         if self._step is None:
             return 0.0
         moment = time.monotonic()
@@ -238,13 +242,13 @@ _meter: ContextVar[Meter | None] = ContextVar("varband_meter", default=None)
 
 
 def meter() -> Meter | None:
-    """Return the meter of this run, or None."""
+    """Return the meter of this run; None outside a run."""
     return _meter.get()
 
 
 @contextmanager
 def at_work_here() -> Iterator[None]:
-    """Count the block as work of this host, even with a remote engine."""
+    """Count the block as work of this host, even if the engine is remote."""
     current, began = meter(), time.monotonic()
     try:
         yield
@@ -257,7 +261,7 @@ def at_work_here() -> Iterator[None]:
 def metered(
     current: Meter, listener: Callable[[Progress], None] = lambda _: None
 ) -> Iterator[Callable[[Progress], None]]:
-    """Charge everything made in the block. Yield a listener that wraps the given one and counts costs."""
+    """Charge everything that is made in the block. Yield a listener that counts costs and passes events on."""
     token = _meter.set(current)
     try:
         yield current.listening(listener)

@@ -1,6 +1,6 @@
-"""Partitions of rollouts: by answer (the grader's equality), by trace (the encoder's similarity), and by strategy
-(equations and named methods). Calibration: the thresholds of partitions by trace and by strategy, from labelled traces,
-with precision and recall."""
+"""Partitions of rollouts into classes: by answer (the grader's equality), by trace (the encoder's similarity), and by
+strategy (equations and named methods). The thresholds for traces and strategies are calibrated on labelled traces, with
+precision and recall."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -45,7 +45,7 @@ def partition_rollouts(
     *, rollouts: Rollouts, embeddings: Embeddings, calibration: Calibrations, grader_version: str
 ) -> Payload:
     """Return the classes of every rollout of one policy: by answer with this grader version, by trace and strategy with
-    the calibrated thresholds. The manifest's notes have the accuracy of the last two."""
+    the calibrated thresholds. The notes in the manifest give the accuracy of the last two."""
     graders = installed_graders(grader_version)
     known = store().read(calibration).to_pylist()
     threshold = {row["partition"]: row["threshold"] for row in known}
@@ -68,7 +68,7 @@ def partition_rollouts(
 
 @stage(Partitions, version=2)
 def partition_answers(*, rollouts: Rollouts, grader_version: str) -> Payload:
-    """Return the classes by answer only, for a policy without embedded traces."""
+    """Return only the classes by answer, for a policy whose traces are not embedded."""
     kind, columns = answer_kind_of(rollouts), [*KEY, "adapter", "canonical", "correct"]
     equal = by_grader(installed_graders(grader_version), kind)
     groups = store().groups(rollouts, ["problem_id"], columns)
@@ -78,7 +78,7 @@ def partition_answers(*, rollouts: Rollouts, grader_version: str) -> Payload:
 
 
 def _in_order(parts: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """Yield problems in order, the rollouts of each sorted. Schema: Partitions."""
+    """Yield the problems in order, with sorted rollouts. Schema: Partitions."""
     for part in parts:
         named = part.select(Partitions.schema.names).cast(Partitions.schema)
         yield named.sort_by([(name, "ascending") for name in SORTED])
@@ -87,7 +87,7 @@ def _in_order(parts: Iterable[pa.Table]) -> Iterator[pa.Table]:
 def classes_by_text(
     rollouts: pa.Table, vectors: pa.Table, trace_threshold: float, strategy_threshold: float
 ) -> pa.Table:
-    """Return KEY, trace_class, strategy_class of a policy's rows, or null. vectors: columns of KEY, `embedding`."""
+    """Return KEY and the classes of a policy's rollouts, null without one. vectors: columns of KEY, `embedding`."""
     at = {key: place for place, key in enumerate(_keys(vectors))}
     keys, embedded, groups = _keys(rollouts), vectors["embedding"], defaultdict[str, list[int]](list)
     for place, problem in enumerate(rollouts["problem_id"].to_pylist()):
@@ -111,9 +111,9 @@ def _keys(table: pa.Table) -> list[tuple[object, ...]]:
 
 
 def partitions_of(rollouts: pa.Table, equal: Equal, by_value: bool = True) -> pa.Table:
-    """Return one row per rollout with its identity and `answer_class`. by_value: the answers are mathematics.
-    answer_class: 0 for every correct answer of a problem; 1, 2, … for its wrong ones, in the order of their texts; null
-    without a comparable answer. Wrong answers share a class if a chain of equal pairs joins them."""
+    """Return one row per rollout with its identity and `answer_class`: 0 for a correct answer; 1, 2, … for wrong ones,
+    in the order of their texts; null if there is no answer to compare. Wrong answers share a class if a chain of equal
+    pairs joins them. by_value: the answers are mathematics."""
     wrong = query(
         """
         select problem_id, list(distinct canonical order by canonical) as texts
@@ -152,7 +152,7 @@ FEW = "fewer than two problems join a pair, or all of them alike: no interval"
 
 @stage(Calibrations, version=1)
 def calibrate_partitions(*, encoder: str, weights_sha256: str, max_tokens: int, labelled: str) -> Payload:
-    """Return one row per partition. labelled: digest of the labelled traces."""
+    """Return one row per partition. labelled: hash of the labelled traces."""
     if labelled != labelled_sha256():
         raise UserError(f"labelled traces {labelled[:12]}… differ from the installed ones ({labelled_sha256()[:12]}…)")
     problems = labelled_problems()
@@ -174,7 +174,7 @@ def calibrate_partitions(*, encoder: str, weights_sha256: str, max_tokens: int, 
 
 
 def calibrated(groups: Sequence[LabelledGroup]) -> dict[str, Any]:
-    """Return the threshold from all groups, with precision and recall by leave-one-group-out."""
+    """Return the threshold from all groups, and precision and recall from leaving out one group at a time."""
     apart = left_out(groups)
     counts = summed(apart)
     row: dict[str, Any] = {
@@ -193,7 +193,8 @@ def calibrated(groups: Sequence[LabelledGroup]) -> dict[str, Any]:
 
 
 def _share(name: str, hit_P: np.ndarray, of_P: np.ndarray) -> dict[str, Any]:
-    """Return a share of all pairs, with the interval of a ratio over problems: a problem's pairs are dependent."""
+    """Return a share of all pairs, with the interval of a ratio over problems, because pairs of a problem depend on
+    each other."""
     if not hit_P.any():
         return {name: 0.0 if of_P.any() else None, "reason": FEW}
     at, low, high = ratio(hit_P[None, :], of_P[None, :], trained=False)

@@ -1,5 +1,5 @@
-"""Pools: gradable problems from source files or synthetic arithmetic, each gold checked in every answer form; their
-splits, and benchmarks."""
+"""Pools: problems from source files or synthetic arithmetic, with golds (correct answers) that were checked in every
+answer form; the splits of pools; and benchmarks."""
 
 import hashlib
 import shlex
@@ -38,7 +38,7 @@ def build_pool(*, sources: tuple[SourceSpec, ...], policy: PoolPolicy) -> Payloa
     rows = load_problems((_place(s), s.name, s.only) for s in sources)
     pool, issues = _limited(rows, toolbox().graders(), policy, _kept_out(sources))
     if not pool:
-        by_problem = {one["source_id"]: one for one in reversed(issues)}  # the first finding of each
+        by_problem = {one["source_id"]: one for one in reversed(issues)}  # the first finding on each problem
         why = "; ".join(
             f"{name}: {by_problem[name]['code']} ({by_problem[name]['detail']})" for name in [*by_problem][:-3:-1]
         )
@@ -54,13 +54,13 @@ def build_pool(*, sources: tuple[SourceSpec, ...], policy: PoolPolicy) -> Payloa
 
 @stage(PoolIssues, version=1)
 def list_pool_issues(*, pool: Pool) -> pa.Table:
-    """Return the findings of the checks by problem, and whether the policy excluded it. Schema: PoolIssues."""
+    """Return the findings on each problem, and whether the policy excluded the problem. Schema: PoolIssues."""
     return pq.ParquetFile(store().files(pool) / ISSUES_FILE).read().cast(PoolIssues.schema)
 
 
 def as_first_checked(at: Store, sources: tuple[SourceSpec, ...], policy: PoolPolicy) -> PoolPolicy:
-    """Return the policy with the grader version that first built this pool in the store. A new grader therefore changes
-    neither a study's pool nor its split and trainings; `varband pool` reports its findings."""
+    """Return the policy with the grader version that first built this pool in the store. So a new grader changes
+    neither a study's pool nor its split and trainings. `varband pool` reports what the new grader finds."""
     made = []
     for ref in at.refs("pool"):
         manifest = at.manifest(ref)
@@ -72,8 +72,8 @@ def as_first_checked(at: Store, sources: tuple[SourceSpec, ...], policy: PoolPol
 
 
 def _graded(graders: Graders, probes: Sequence[tuple[str, str, str, str]]) -> list[Verdict]:
-    """Grade tuples of (answer form, answer, gold, answer kind). Errors: UserError for a plugin grader that raises on a
-    gold, because it would raise on correct answers."""
+    """Grade tuples of (answer form, answer, gold, answer kind). Raise UserError if a plug-in raises on a gold, because
+    then it would also raise on correct answers."""
     items = [
         GradeItem(replace(BARE[form], answer_kind=kind), BARE[form].answer_in_form(answer, trace=""), gold)
         for form, answer, gold, kind in probes
@@ -93,7 +93,7 @@ def _graded(graders: Graders, probes: Sequence[tuple[str, str, str, str]]) -> li
 def _limited(
     rows: list[Row], graders: Graders, policy: PoolPolicy, kept_out: Sequence[str]
 ) -> tuple[list[Row], list[Row]]:
-    """Build a limited pool; check only as many golds as it needs. The problems keep the order of the files."""
+    """Build a limited pool, and check only as many golds as it needs. Problems keep the order of the files."""
     taken, order = min(policy.limit or len(rows), len(rows)), policy.in_pool_order(rows)
     place = {(row["source"], row["source_id"]): place for place, row in enumerate(rows)}
     while True:
@@ -108,7 +108,8 @@ def _place(spec: SourceSpec) -> Path:
 
 
 def _kept_out(sources: Sequence[SourceSpec]) -> list[str]:
-    """Return the texts of the evaluation sets that these sources exclude, unless the pool itself contains the sets."""
+    """Return the texts of evaluation sets whose problems these sources exclude. Sets in the pool itself do not
+    count."""
     present = {spec.name for spec in sources}
     guards = {
         name: _place(spec).parent / SOURCES[name].file
@@ -121,24 +122,25 @@ def _kept_out(sources: Sequence[SourceSpec]) -> list[str]:
 
 @stage(Pool, version=1)
 def make_synthetic_pool(*, per_source: int, seed: int, levels: tuple[int, ...] = ()) -> pa.Table:
-    """Return `per_source` problems of each synthetic source, using `levels` in turn, or all levels. Schema: Pool."""
+    """Return `per_source` problems of each synthetic source. Use these levels in turn, or all levels. Schema: Pool."""
     return pa.Table.from_pylist(pool_rows(demo_problems(per_source, seed, levels))[0], schema=Pool.schema)
 
 
-# Splits and benchmarks: the held-out problems of a pool, and the evaluated problems of a published set.
+# ---- splits and benchmarks: the held-out problems of a pool, and the evaluated problems of a published set
 
 TEXT = ["problem_id", "source_id", "problem"]
 
 
 @stage(Splits, version=1)
 def split_pool(*, pool: Pool, heldout_per_source: int | HeldOut, seed: int) -> pa.Table:
-    """Assign `train` or `heldout` to every problem of the pool. Schema: Splits."""
+    """Assign every problem of the pool to `train` or `heldout`. Schema: Splits."""
     return draw_split(store().read(pool), heldout_per_source, seed)
 
 
 @stage(Splits, version=1)
 def keep_clear(*, pool: Pool, splits: Splits, studied: Pool, heldout: Splits) -> Payload:
-    """Return a lesson's split without what resembles the held-out problems of `studied`, a pool. Schema: Splits."""
+    """Return a lesson's split without problems that resemble held-out problems of the pool `studied`. Schema:
+    Splits."""
     held = of_split(store().read(studied, TEXT), store().read(heldout), "heldout")
     leaks = find_leaks(held, store().read(pool, TEXT), "heldout", "lesson")
     made = left_out(store().read(splits), leaks).cast(Splits.schema)
@@ -146,11 +148,11 @@ def keep_clear(*, pool: Pool, splits: Splits, studied: Pool, heldout: Splits) ->
 
 
 def draw_split(pool: pa.Table, heldout_per_source: int | HeldOut, seed: int) -> pa.Table:
-    """Hold out exactly `heldout_per_source` problems of every source; near-duplicates stay on one side.
+    """Hold out exactly `heldout_per_source` problems of every source. Near-duplicates stay on one side.
 
-    Clusters are ordered by a hash of (seed, cluster), so the split is the same on every machine. Clusters that exceed
-    the remaining quota of their source are skipped. In a pool of several sources, evaluation-only ones (MATH-500) are
-    held out entirely, with their near-duplicates.
+    Clusters are ordered by a hash of (seed, cluster), so all machines make the same split. A cluster that is larger
+    than the rest of its source's quota is skipped. If the pool has several sources, evaluation-only sources (MATH-500)
+    are held out entirely, with their near-duplicates.
 
     >>> t = pa.table({"problem_id": list("abcd"), "source": ["s"] * 4, "cluster": ["a", "a", "c", "d"]})
     >>> sorted(draw_split(t, 2, 0)["split"].to_pylist())
@@ -184,7 +186,7 @@ def draw_split(pool: pa.Table, heldout_per_source: int | HeldOut, seed: int) -> 
     return pa.table({"problem_id": pool["problem_id"], "source": pool["source"], "split": split}).cast(Splits.schema)
 
 
-#: The value of `split` of evaluated problems.
+#: The `split` of problems that are evaluated.
 IN_BENCHMARK = "benchmark"
 
 
@@ -199,7 +201,7 @@ def choose_benchmark(
     per_level: int | None,
     seed: int,
 ) -> Payload:
-    """Choose the evaluated problems of a pool. trained, splits: pools that the study trains on, with splits."""
+    """Choose the problems of a pool to evaluate. trained, splits: pools that the study trains on, with their splits."""
     problems, leaks = store().read(pool), []
     for training, split in zip(trained, splits, strict=True):
         known = of_split(store().read(training, TEXT), store().read(split), "train")
@@ -213,10 +215,11 @@ def choose_benchmark(
 def benchmark_of(
     name: str, pool: pa.Table, leaks: pa.Table, levels: Sequence[str], per_level: int | None, seed: int
 ) -> pa.Table:
-    """Return every problem of the pool, in order, with its state. Schema: Benchmark. leaks: left out. Schema: LEAKS.
+    """Return every problem of the pool, in order, with its state. Schema: Benchmark. leaks: problems to leave out.
+    Schema: LEAKS.
 
-    The first `per_level` of each level in the order of a hash of (seed, problem) are chosen, the same on every machine;
-    a problem that leaks is replaced by the next one. Errors: UserError if a level has too few problems.
+    Of each level, the first `per_level` problems are chosen, in the order of a hash of (seed, problem), which is the
+    same on all machines. A leak is replaced by the next problem. Raise UserError if a level has too few problems.
 
     >>> from tasks.domain.problems.duplicates import LEAKS
     >>> t = pa.table({"problem_id": ["a", "b"], "source": ["s"] * 2, "source_id": ["1", "2"], "level": ["1", "5"]})

@@ -1,5 +1,5 @@
-"""Regrading: verdicts of stored rollouts under another grader version or with overrides, without sampling or
-overwriting."""
+"""Regrading: verdicts of stored rollouts under another grader version or with overrides. Nothing is sampled, and
+nothing is overwritten."""
 
 from collections.abc import Iterator, Sequence
 
@@ -25,7 +25,7 @@ CHANGES = pa.schema(
 
 @stage(Rollouts, version=1)
 def regrade_rollouts(*, rollouts: Rollouts, pool: Pool, installed: str, overrides: OverrideRows) -> Payload:
-    """Return the same rollouts with the verdicts of the installed grader under these overrides. Schema: Rollouts."""
+    """Return the same rollouts with verdicts of the installed grader under these overrides. Schema: Rollouts."""
     graders = installed_graders(installed)
     problems, read_by = store().read(pool, ["problem_id", "gold"]), scaffold_of(rollouts)
     total = store().manifest(rollouts).rows
@@ -43,8 +43,8 @@ def regrade_rollouts(*, rollouts: Rollouts, pool: Pool, installed: str, override
 
 
 def regrade(*, rollouts: Rollouts, pool: Pool, grader: ActiveGrader) -> Rollouts:
-    """Return the rollouts with the verdicts of the installed grader. Stored rollouts of another grader are graded
-    again; the session's grader will grade those that do not exist yet. Adapters are not retrained after a regrading."""
+    """Return the rollouts with verdicts of the installed grader. Rollouts that another grader graded are graded again.
+    Rollouts that do not exist yet will get the active grader. Adapters are not trained again after a regrading."""
     if not store().fresh(rollouts):
         return rollouts
     if set(store().read(rollouts, ["grader_version"])["grader_version"].unique().to_pylist()) <= {grader.version}:
@@ -55,7 +55,7 @@ def regrade(*, rollouts: Rollouts, pool: Pool, grader: ActiveGrader) -> Rollouts
 
 
 def golds_of(rows: pa.Table, problems: pa.Table) -> list[str]:
-    """Return the gold of each rollout's problem. Errors: UserError if a problem is not in the pool."""
+    """Return the gold of each rollout's problem. Raise UserError if a problem is not in the pool."""
     golds = dict(zip(problems["problem_id"].to_pylist(), problems["gold"].to_pylist(), strict=True))
     strange = set(rows["problem_id"].to_pylist()) - golds.keys()
     if strange:
@@ -64,7 +64,7 @@ def golds_of(rows: pa.Table, problems: pa.Table) -> list[str]:
 
 
 def changes(before: pa.Table, after: pa.Table, golds: Sequence[str]) -> pa.Table:
-    """Return rollouts with changed verdicts. The rows of both tables are in the same order. Schema: CHANGES."""
+    """Return rollouts whose verdict changed. Both tables have their rows in the same order. Schema: CHANGES."""
     numbered = before.append_column("i", pa.array(range(before.num_rows))).append_column(
         "gold", pa.array(golds, pa.string())
     )
@@ -79,7 +79,7 @@ def changes(before: pa.Table, after: pa.Table, golds: Sequence[str]) -> pa.Table
 
 
 def moved(before: pa.Table, after: pa.Table) -> pa.Table:
-    """Return accuracy before and after a regrading, and the number of changed bands, by arm and step."""
+    """Return accuracy before and after a regrading, and how many bands changed, by arm and step."""
     return query(
         """
         with groups as (
@@ -98,7 +98,7 @@ def moved(before: pa.Table, after: pa.Table) -> pa.Table:
 
 
 def outside(ledger_rows: pa.Table, artifacts: Sequence[pa.Table]) -> pa.Table:
-    """Return ledger rows that are in no rollouts artifact, such as the rollouts of trainings."""
+    """Return ledger rows that no rollouts artifact has, such as the rollouts of trainings."""
     if not artifacts:
         return ledger_rows
     columns = ["arm", "adapter", "step", "seed", "problem_id", "rollout"]

@@ -1,7 +1,6 @@
-"""Obtain requested rollouts: reuse those in the ledger, sample and store the rest.
+"""Obtain requested rollouts: take those in the ledger, and sample and store the others.
 
-The stages that need rollouts (sampling, training) use this module. This module ensures that no rollout is paid for
-twice.
+All stages that need rollouts (sampling, training) use this module. It makes sure that no rollout is paid for twice.
 """
 
 import time
@@ -39,9 +38,9 @@ from tasks.grading import actively_graded
 from tasks.metering import meter
 from tasks.stage import ledger, making, progress, store, toolbox
 
-#: A larger share of rollouts without an answer is reported while they are sampled.
+#: If a larger share of rollouts has no answer, sampling reports it.
 MANY_UNANSWERED = 0.5
-#: The largest columns of the ledger, needed for training only.
+#: The largest columns of the ledger. Only training needs them.
 FOR_TRAINING = ("prompt_ids", "token_ids", "logprobs")
 
 
@@ -50,14 +49,14 @@ def account_of(policy: Policy, sampling: Sampling) -> Account:
 
 
 def about(policy: Policy, sampling: Sampling) -> dict[str, object]:
-    """Describe a ledger account. rewarded_by: the grader's version that rewards the present training's rollouts."""
+    """Describe a ledger account. rewarded_by: version of the grader that rewards the current training's rollouts."""
     own = isinstance(making(), Training) and policy.adapter == str(making())
     rewarded: dict[str, object] = {"rewarded_by": toolbox().grader.version} if own else {}
     return rewarded | described(policy, sampling)
 
 
 def described(policy: Policy, sampling: Sampling) -> dict[str, object]:
-    """Return the part of an account's description that does not depend on the process that samples."""
+    """Return the part of an account's description that is the same for every process that samples."""
     return {
         "arm": policy.arm,
         "model": policy.model.name,
@@ -70,7 +69,7 @@ def described(policy: Policy, sampling: Sampling) -> dict[str, object]:
 
 
 def served(policy: Policy, training: Ref | None) -> ServedAdapter | None:
-    """Return the adapter of a policy; None at step 0. Raise UserError if the adapter belongs to another base model."""
+    """Return the adapter of a policy; None at step 0. Raise UserError if it belongs to another base model."""
     if training is None or not policy.adapter_step:
         return None
     trained_on = base_of(training)
@@ -81,8 +80,8 @@ def served(policy: Policy, training: Ref | None) -> ServedAdapter | None:
 
 
 def requests_for(problems: pa.Table, policy: Policy, sampling: Sampling, rollouts: range) -> list[RolloutRequest]:
-    """Return requests for every (problem, rollout), by problem. A request's seed is a function of (sampling seed,
-    problem, rollout), so it is the same in every arm and on every day."""
+    """Return requests for every (problem, rollout), by problem. A request's seed depends only on sampling seed, problem
+    and rollout, so it is the same in every arm and on every day."""
     return [
         RolloutRequest(
             row["problem_id"],
@@ -109,18 +108,17 @@ def ensure_rollouts(
     total: int | None = None,
     score: Score | None = None,
 ) -> SamplingStats:
-    """Sample the rollouts that the ledger lacks, all with one kv_cache. Return the sampling statistics.
+    """Sample the rollouts that the ledger lacks, all with the same kv_cache. Return the sampling statistics.
 
     If another process is sampling the same problems, wait until their rollouts are in the ledger or that process is
-    gone. After a change of weights the learner checks the log-probs of the first sampled tokens, before these rollouts
-    are used. If the process is killed before this check, the next process makes it.
+    gone. After a change of weights the learner checks the log-probs of the first sampled tokens, and only then these
+    rollouts count. If a kill prevents this check, the next process makes it. Raise UserError if the engine samples from
+    other weights.
 
     - adapter: the weights of the policy; None if all rollouts are in the ledger.
-    - more: receives stored rows, and returns further requests for the same accounts.
-    - ahead, total: for callers that request in parts: the number of earlier requests, and of all requests.
-    - score: returns the learner's log-probs of tokens under the policy; None: load a learner.
-
-    Errors: UserError if the engine samples from other weights.
+    - more: gets stored rows, and returns further requests for the same accounts.
+    - ahead, total: number of earlier requests, and of all, for callers that request in parts.
+    - score: returns the learner's log-probs of tokens under the policy; None loads a learner.
     """
     accounts = {key: account_of(*key) for key in _accounts(requested)}
     missing = _lacking(requested, accounts)
@@ -135,7 +133,7 @@ def ensure_rollouts(
         stats.add(_sampled(requested, now, accounts, adapter, model, lora_rank, more, before, total, score))
 
     def settle(mine: Sequence[RolloutRequest]) -> None:
-        """Check rollouts of these problems that a killed process stored unchecked."""
+        """Check rollouts of these problems that a killed process stored but did not check."""
         problems = {one.problem_id for one in mine}
         for (policy, sampling), account in accounts.items():
             for shard in ledger().unchecked(account):
@@ -147,7 +145,7 @@ def ensure_rollouts(
 
     while missing:
         shared = {key: nth for key, nth in _accounts(missing).items() if key[0].adapter != str(making())}
-        if not shared:  # rollouts of this training's own adapter are covered by its lease
+        if not shared:  # a training's lease also covers the rollouts of its own adapter
             settle(missing)
             if now := _lacking(missing, accounts):
                 sample_now(now)
@@ -188,7 +186,7 @@ def _sampled(
     total: int | None,
     score: Score | None,
 ) -> SamplingStats:
-    """Sample these requests and store the rollouts. before: number of requested rollouts that exist."""
+    """Sample these requests and store the rollouts. before: number of requested rollouts that exist already."""
     book, tools, stats, leases = ledger(), toolbox(), SamplingStats(), leases_of(store().root)
     kv_cache = missing[0].sampling.kv_cache
     sampled_before = tools.samples(model.sha256, kv_cache)
@@ -241,8 +239,8 @@ def _sampled(
 @dataclass(slots=True)
 class _FirstTokens:
     """The first rollouts after a change of weights, until there are enough to check them. weights: identity of the
-    engine's weights: model, KV cache, adapter. score: None after the check, or if it is impossible. loaded: the learner
-    was loaded for this check and is freed afterwards."""
+    engine's weights: model, KV cache, adapter. score: None after the check, or if no check is possible. loaded: the
+    learner was loaded for this check and will be freed."""
 
     weights: tuple[object, ...]
     who: str
@@ -260,8 +258,8 @@ class _FirstTokens:
         adapter: ServedAdapter | None,
         score: Score | None,
     ) -> "_FirstTokens":
-        """Return the running check of the engine's present weights, or begin a new one. If no learner is available,
-        load one before the engine samples, because loading changes torch's defaults for a moment."""
+        """Return the unfinished check of the engine's weights, or begin one. If there is no learner, load one before
+        the engine samples, because loading changes torch's defaults for a moment."""
         tools, who = toolbox(), f"{policy.arm} at step {policy.step}"
         if isinstance(tools.first, _FirstTokens) and tools.first.weights == weights:
             return tools.first
@@ -276,8 +274,8 @@ class _FirstTokens:
 
     def admit(self, rows: Sequence[tuple[Sampling, dict[str, object]]], held: Sequence[Path]) -> float:
         """Check that rows were sampled with the right weights, and move their shards into the ledger. Return the
-        measured difference of log-probs, or 0 if none was measured in this call. Errors: UserError if the engine
-        sampled with other weights, after the shards are deleted."""
+        difference of log-probs that was measured, or 0. If the engine sampled with other weights, delete the shards and
+        raise UserError."""
         try:
             gap = self._gap(rows)
         except Parked:
@@ -306,8 +304,8 @@ class _FirstTokens:
 
 
 def refuse_other_rewards(training: Training) -> None:
-    """Raise UserError if a training that starts from step 0 has stored rollouts with rewards of another grader or
-    overrides: its weights would differ from those that sampled them."""
+    """Raise UserError if a training that would start from step 0 already has rollouts with rewards of another grader or
+    other overrides. The weights of its steps would differ from those that sampled the rollouts."""
     now = toolbox().grader.version
     accounts = [about for _, about in ledger().accounts() if about.get("adapter") == str(training)]
     if before := sorted({str(was) for one in accounts if (was := one.get("rewarded_by", now)) != now}):
@@ -328,7 +326,7 @@ def weights_left(whose: str, why: str) -> UserError:
 def _enter(
     book: Ledger, rows: Rows, accounts: dict[tuple[Policy, Sampling], Account], *, unchecked: bool
 ) -> list[Path]:
-    """Store one shard per account, because a batch may mix training and held-out rollouts; return unchecked ones."""
+    """Store one shard per account, because a batch may mix training and held-out rollouts. Return unchecked shards."""
     shards = []
     for key, account in accounts.items():
         part = [row for request, row in rows if (request.policy, request.sampling) == key]
@@ -347,7 +345,7 @@ def _accounts(requested: Sequence[RolloutRequest]) -> dict[tuple[Policy, Samplin
 
 
 def ledger_keys(requested: Sequence[RolloutRequest], nth: Sequence[int] | None = None) -> pa.Table:
-    """Return the keys for storage.ledger.Entries, and the golds. nth: indices of requests; None for all."""
+    """Return the keys for storage.ledger.Entries, with the golds. nth: indices of requests; None means all."""
     nth = range(len(requested)) if nth is None else nth
     return pa.table(
         {
@@ -362,8 +360,8 @@ def ledger_keys(requested: Sequence[RolloutRequest], nth: Sequence[int] | None =
 def entered(
     requested: Sequence[RolloutRequest], schema: pa.Schema = LEDGER, entries: Entries | None = None
 ) -> pa.Table:
-    """Return the ledger's rows of exactly these requests, in order, parsed by their policies' scaffolds and graded by
-    the session's grader with the requested golds. schema: LEDGER, or a part of it. entries: the single account's."""
+    """Return the ledger's rows of these requests, in order, parsed by their policies' scaffolds and graded by the
+    active grader with the requested golds. schema: LEDGER, or a part of it. entries: those of the only account."""
     read = [name for name in LEDGER.names if name in schema.names or name not in FOR_TRAINING]
     parts = []
     for key, nth in _accounts(requested).items():
@@ -378,8 +376,8 @@ def entered(
 
 
 def as_read_by(rows: pa.Table, policy: Policy, golds: Sequence[str]) -> pa.Table:
-    """Return ledger rows with trace, tag validity and verdicts of the policy's scaffold, the session's grader and these
-    golds. A changed parser or a corrected gold therefore needs no new sampling. Columns: those given, and `reading`."""
+    """Return ledger rows with trace, tag validity and verdict by the policy's scaffold, the active grader and these
+    golds. So a changed parser or a corrected gold needs no new sampling. Columns: those of `rows`, and `reading`."""
     scaffold = policy.scaffold
     parsed = [scaffold.parse(text) for text in rows["completion"].to_pylist()]
     for name in ("trace", "tag_valid"):

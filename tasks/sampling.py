@@ -1,4 +1,4 @@
-"""Sampling stages: problems × policy → graded rollouts. Screening, evaluation and training use the same sampler and
+"""Sampling stages: problems × policy → graded rollouts. Screening, evaluation and training share one sampler and one
 grader."""
 
 from collections.abc import Iterator, Mapping
@@ -15,7 +15,7 @@ from tasks.engines.sampling.sampler import RolloutRequest, SamplingStats
 from tasks.rollouts import account_of, ensure_rollouts, entered, ledger_keys, requests_for, served
 from tasks.stage import PART_ROWS, Payload, Step, ledger, stage, store, toolbox
 
-#: Rollouts per request: an hour of a GPU or more, so that it is rarely idle because of a few slow rollouts.
+#: Rollouts per call of the engine. They take a GPU an hour or more, so it is rarely idle because of a few slow ones.
 TOGETHER = 100_000
 
 
@@ -31,8 +31,8 @@ def sample_rollouts(
     training: Training | None = None,
     lora_rank: int = 0,
 ) -> Payload:
-    """Sample `group_size` rollouts of every problem of `split` (None: of the whole pool) under one policy. training:
-    the artifact whose adapter at `policy.adapter_step` is served; None at step 0."""
+    """Sample `group_size` rollouts of each problem of `split` (None: of the whole pool) under one policy. training: the
+    artifact whose adapter at `policy.adapter_step` samples; None at step 0."""
     problems = of_split(store().read(pool), store().read(splits), split)
     draw, stats = Sampled(policy, sampling, group_size, training, lora_rank), SamplingStats()
     for ahead, part in in_parts(problems, group_size):
@@ -46,7 +46,7 @@ def sample_rollouts(
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
-    """A policy with its sampling parameters, for any problems."""
+    """A policy with its sampling parameters."""
 
     policy: Policy
     sampling: Sampling
@@ -58,7 +58,7 @@ class Sampled:
         return requests_for(problems, self.policy, self.sampling, range(self.group_size))
 
     def ensure(self, problems: pa.Table, ahead: int, total: int) -> SamplingStats:
-        """Sample rollouts that the ledger lacks. ahead, total: numbers of earlier problems, and of all."""
+        """Sample the rollouts that the ledger lacks. ahead, total: number of earlier problems, and of all."""
         requests, adapter, size = self.requests(problems), served(self.policy, self.training), self.group_size
         return ensure_rollouts(
             requests, adapter, self.policy.model, self.lora_rank, ahead=ahead * size, total=total * size
@@ -72,7 +72,7 @@ class Sampled:
             yield entered(self.requests(problems.slice(start, each)), Rollouts.schema, entries)
 
 
-#: Name of the stage whose problems can be split into shards for several workers.
+#: Name of the stage whose problems can be divided into shards for several workers.
 SHARDED = sample_rollouts.name
 
 
@@ -84,7 +84,7 @@ def enter_shard(step: Step, rollouts: int, shard: int) -> None:
 
 
 def open_shards(step: Step, rollouts: int, done: set[int]) -> Iterator[int]:
-    """Yield the shards with missing rollouts. done: complete shards, which are skipped; newly found ones are added."""
+    """Yield the shards with missing rollouts. done: complete shards, to skip; new ones are added to it."""
     draw, problems = _sampled_problems(step)
     for shard, (_, part) in enumerate(in_parts(problems, draw.group_size, rollouts)):
         if shard in done:
@@ -103,7 +103,7 @@ def _sampled_problems(step: Step) -> tuple[Sampled, pa.Table]:
 
 
 def in_parts(problems: pa.Table, group_size: int, most: int = TOGETHER) -> Iterator[tuple[int, pa.Table]]:
-    """Yield (number of earlier problems, problems) of every part. A part has whole batches, so no batch changes."""
+    """Yield (number of earlier problems, problems) of each part. Parts end with a batch, so no batch changes."""
     batch = toolbox().batch_size or 1
     filling = batch // gcd(batch, group_size)
     each = max(1, most // (filling * max(1, group_size))) * filling

@@ -1,9 +1,9 @@
-"""Test-time search: problems × policy × method → one tree per problem, and the answer after each of its rounds.
+"""Test-time search: problems × policy × method → one tree per problem, with the answer after each round.
 
-Problems are driven together, so that none waits for another one's last round. If sampling is in batches, the rounds of
-all unfinished searches are split into batches in the order of their requests. A batch does not depend on the ledger: a
-killed search meets the same batches again and reuses their rollouts. If sampling streams, a problem's next round starts
-as soon as the last rollout of its round is finished.
+All problems are searched at the same time, so that none waits for another's last round. If sampling is in batches, the
+rounds of all unfinished searches are divided into batches in the order of their requests. Batches do not depend on the
+ledger, so a search that was killed repeats them and reuses their rollouts. If sampling streams, the next round of a
+problem starts as soon as the last rollout of its round is finished.
 """
 
 from collections import Counter, deque
@@ -37,8 +37,8 @@ Key = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """Settings of a search. tokens: budget of prompts and completions per problem; no round starts above it. context:
-    limit of a prompt with its completion. reward: the scoring model, if the method needs one."""
+    """Settings of a search. tokens: budget of prompts and completions per problem; beyond it no round starts. context:
+    largest number of tokens of a prompt with its completion. reward: the scoring model, if the method needs one."""
 
     policy: Policy
     sampling: Sampling
@@ -51,15 +51,15 @@ class Terms:
 
 @dataclass(frozen=True, slots=True)
 class Came:
-    """The result of a request. node: its columns. seen: what a method sees; for a step, of the whole path."""
+    """The result of a request. node: its columns. seen: the candidate for the method; for a step, the whole path."""
 
     node: Mapping[str, Any]
     seen: Mapping[str, Any]
 
 
-#: Columns that a method sees.
+#: Columns that methods see.
 SEEN = ("completion", "trace", "answer", "finish", "num_tokens", "logprob_sum")
-#: Values of a cut node.
+#: Values of a node that was not sampled.
 NOTHING: dict[str, Any] = dict.fromkeys(("completion", "answer", "finish", "logprob_sum", "score")) | {
     "correct": False,
     "num_prompt_tokens": 0,
@@ -75,7 +75,8 @@ def tokens_of(node: Mapping[str, Any]) -> int:
 
 @dataclass(slots=True)
 class Tree:
-    """The search of one problem. problem: a row of a pool. hand: results, or why a request was cut, by key."""
+    """The search of one problem. problem: a row of a pool. hand: result of each request, or why there is none, by
+    key."""
 
     problem: dict[str, Any]
     method: Method
@@ -107,8 +108,8 @@ class Tree:
         return came
 
     def request(self, ask: Ask) -> RolloutRequest:
-        """Return the rollout request of an Ask. A request for an answer has the problem's gold; a request for a single
-        step has none. All steps of a path share the tokens of one completion; the rest follows from the parent."""
+        """Return the rollout request of an Ask. A request for an answer has the problem's gold; a request for one step
+        has none. The steps of a path share the tokens of one completion, and each gets what its parent left."""
         problem, (context, index), parent = self.problem, self.key(ask), self.parent(ask)
         policy, sampling = self.terms.policy, self.terms.sampling
         return RolloutRequest(
@@ -125,8 +126,8 @@ class Tree:
         )
 
     def lacking(self) -> dict[Key, Ask]:
-        """Return the missing requests of the next round, and in advance as many certain later requests as results
-        exist. Rounds of single rollouts are thus sampled in batches of two, four and eight."""
+        """Return the missing requests of the next round. In advance, add as many certain later requests as there are
+        results, so that rounds of single rollouts are sampled in batches of two, four and eight."""
         wanted = list(self._asked.asks)
         for ask in self._asked.asks:
             if ask.question is None and not ask.end and self.key(ask) not in self.hand:
@@ -135,7 +136,7 @@ class Tree:
         return {self.key(ask): ask for ask in wanted if self.key(ask) not in self.hand}
 
     def go_on(self) -> None:
-        """Process complete rounds, until one is incomplete or the search has ended."""
+        """Process complete rounds until a round is incomplete or the search has ended."""
         while not self.ended and all(self.key(ask) in self.hand for ask in self._asked.asks):
             came = self._take()
             if came:
@@ -155,7 +156,7 @@ class Tree:
             return Round((), stopped.value)
 
     def _choose(self, answer: Candidate | None) -> None:
-        """Store the search's answer after a round in the rows of this round's nodes."""
+        """Store the search's answer after a round in the nodes of the round."""
         came = None if answer is None else self.hand[self.key(answer.ask)]
         chosen = {
             "chosen": None if answer is None else answer.name,
@@ -167,13 +168,13 @@ class Tree:
                 node |= chosen
 
     def _take(self) -> bool:
-        """Add the round's candidates to the candidates seen so far. Return False if all of them were cut off."""
+        """Add the round's candidates to those seen so far. Return False if all of them were cut off."""
         some = False
         for ask in self._asked.asks:
             context, index = self.key(ask)
             came, name = self.hand[context, index], f"{context}/{index}"
             some |= isinstance(came, Came)
-            if any(node["node"] == name for node in self.nodes):  # a repeated request, paid already
+            if any(node["node"] == name for node in self.nodes):  # this request was made before, and is paid
                 some = True
                 continue
             node = {"round": self.round, "node": name, "operator": ask.operator, "parents": " ".join(ask.parents)}
@@ -185,13 +186,14 @@ class Tree:
         return some
 
     def _called(self, candidate: Candidate) -> Candidate:
-        """Replace an answer to the problem by its class; a score of 0.5 is not the answer 1/2."""
+        """Name an answer to the problem by its class. An answer to another question stays: a score of 0.5 is not
+        1/2."""
         if not answered([candidate]):
             return candidate
         return replace(candidate, answer=self.canonical[candidate.answer or ""])
 
     def _tell_apart(self) -> None:
-        """Update the classes of this search's answers, named by the first answer of each class."""
+        """Update the classes of this search's answers. The first answer of a class is the name of the class."""
         given = [c.answer or "" for c in answered(self.seen)]
         texts, kind = sorted({*given}), self.terms.policy.scaffold.answer_kind
         if self.canonical.keys() >= {*texts}:
@@ -209,13 +211,13 @@ Asked = tuple[Tree, Ask, RolloutRequest]
 
 @cache
 def stepping(policy: Policy, end: str) -> Policy:
-    """Return the policy that also stops at the end of a step; the ledger stores its rollouts separately."""
+    """Return the policy that also stops at the end of a step. The ledger stores its rollouts separately."""
     scaffold = policy.scaffold
     return replace(policy, scaffold=replace(scaffold, stop=(*scaffold.stop, end)))
 
 
 def too_long(request: RolloutRequest, terms: Terms, length: int | None = None) -> str:
-    """Return why a request cannot be sampled; empty if it can. length: tokens of its prompt, if known."""
+    """Return why a request cannot be sampled; empty if it can. length: tokens of the prompt, if known."""
     if length is None:
         generator = toolbox().generator(terms.policy.model.sha256, terms.lora_rank, terms.sampling.kv_cache)
         length = prompt_length(request, generator)
@@ -223,7 +225,7 @@ def too_long(request: RolloutRequest, terms: Terms, length: int | None = None) -
 
 
 def hand_over(pending: Sequence[Asked], rows: Sequence[dict[str, Any]], terms: Terms) -> None:
-    """Give ledger rows to their trees, in the form that methods see."""
+    """Give ledger rows to their trees, as candidates for the methods."""
     scaffold, graders = terms.policy.scaffold, toolbox().graders()
     paths = [_path(one, row, terms) for one, row in zip(pending, rows, strict=True)]
     read = graders.grade([GradeItem(scaffold, p["completion"], "", p["finish"]) for p in paths])
@@ -234,7 +236,7 @@ def hand_over(pending: Sequence[Asked], rows: Sequence[dict[str, Any]], terms: T
     scored = _scores(pending, rows, paths, terms)
     for i, ((tree, ask, request), row, path) in enumerate(zip(pending, rows, paths, strict=True)):
         key = (request.problem_id, request.rollout)
-        # a rollout that was sampled with a longer context
+        # the stored rollout was sampled with a longer context
         if cut := too_long(request, terms, row["num_prompt_tokens"]):
             tree.hand[key] = cut
             continue
@@ -243,14 +245,14 @@ def hand_over(pending: Sequence[Asked], rows: Sequence[dict[str, Any]], terms: T
         own = {column: row[column] for column in NOTHING if column in row}
         reading, parent = scored[i], tree.parent(ask)
         scores = () if reading.score is None else (reading.score,)
-        if parent is not None and tree.method.reward == "process":  # a process model scores every step
+        if parent is not None and tree.method.reward == "process":  # a process model scores all steps again
             scores = (*parent.seen["scores"], *scores)
         node = own | {"answer": answer, "correct": correct, "score": reading.score, "num_scored_tokens": reading.tokens}
         tree.hand[key] = Came(node, path | {"answer": answer, "scores": scores})
 
 
 def _path(one: Asked, row: Mapping[str, Any], terms: Terms) -> dict[str, Any]:
-    """Return the part of a completion that a method sees; for a step, the whole path to its end."""
+    """Return the part of a completion that a method sees; for a step, the whole path up to its end."""
     tree, ask, request = one
     seen = {column: row[column] for column in SEEN} | {"ended": True}
     if not ask.end:
@@ -259,7 +261,7 @@ def _path(one: Asked, row: Mapping[str, Any], terms: Terms) -> dict[str, Any]:
     before = {"num_tokens": 0, "logprob_sum": 0.0} if parent is None else parent.seen
     text, tokens = request.begun + row["completion"], before["num_tokens"] + row["num_tokens"]
     sums = (before["logprob_sum"], row["logprob_sum"])
-    goes_on = row["completion"].endswith(ask.end)  # not the path: what says nothing more has ended
+    goes_on = row["completion"].endswith(ask.end)  # not the path, whose earlier steps end so even if nothing is new
     full = row["finish"] == "length" or (goes_on and tokens >= terms.sampling.max_tokens)
     return {
         "completion": text,
@@ -275,8 +277,8 @@ def _path(one: Asked, row: Mapping[str, Any], terms: Terms) -> dict[str, Any]:
 def _scores(
     pending: Sequence[Asked], rows: Sequence[Mapping[str, Any]], paths: Sequence[Mapping[str, Any]], terms: Terms
 ) -> list[Reading]:
-    """Return the reward model's scores, computed together; empty without a model, and for completions that answer no
-    problem. Reading self-certainties again is free, because the engine has already computed the token distributions."""
+    """Return the reward model's scores, computed together; empty without a model, and for completions that answer
+    another question. Self-certainties cost nothing more, because the engine has computed the token distributions."""
     found = [Reading()] * len(pending)
     if any(tree.method.reward == CERTAINTY for tree, _, _ in pending):
         if terms.adapter is not None and not terms.adapter.folder.is_dir():
@@ -296,7 +298,7 @@ def _scores(
     return found
 
 
-#: Keys of each account that were in the ledger.
+#: The keys of each account that the ledger already had.
 Had = dict[tuple[Policy, Sampling], set[Key]]
 
 
@@ -332,7 +334,7 @@ def _in_batches(trees: Sequence[Tree], terms: Terms, total: SamplingStats, size:
 
 
 def uncut(batch: Sequence[tuple[Tree, Ask]], terms: Terms, had: Had) -> list[Asked]:
-    """Return the requests that can be sampled or are in the ledger; the tree records the reason for the others."""
+    """Return the requests that can be sampled or are in the ledger. The trees record why others cannot be."""
     pending: list[Asked] = []
     for tree, ask in batch:
         request = tree.request(ask)
@@ -357,7 +359,7 @@ def say(trees: Sequence[Tree]) -> None:
 
 
 class Stream:
-    """Sends requests to the engine at once; its results lead to further requests."""
+    """Sends requests to the engine at once. Their results lead to further requests."""
 
     def __init__(self, trees: Sequence[Tree], terms: Terms, total: SamplingStats) -> None:
         self.trees, self.terms, self.total = trees, terms, total
@@ -373,7 +375,7 @@ class Stream:
         say(self.trees)
 
     def _came(self, rows: Sequence[tuple[RolloutRequest, dict[str, Any]]]) -> list[RolloutRequest]:
-        """Process stored rows; return the next requests."""
+        """Process stored rows, and return the next requests."""
         pending = [self.away.pop((request.problem_id, request.rollout)) for request, _ in rows]
         table = pa.Table.from_pylist([row for _, row in rows], schema=LEDGER)
         read = as_read_by(table, self.terms.policy, [request.gold for request, _ in rows])
@@ -428,11 +430,12 @@ def search_problems(
     lora_rank: int = 0,
     reward: BaseModel | None = None,
 ) -> Payload:
-    """Search every problem of `split` with one method; return one row per node.
+    """Search every problem of `split` with one method. Return one row per node.
 
-    name: the method's name. tokens: budget of prompts and completions per problem; no round starts above it. context:
-    limit of a prompt with its completion; longer requests are cut, with a reason in their row. grader_version: grader
-    of the column `correct`, which no method sees. reward: the scoring model, if the method needs one.
+    name: the method's name. tokens: budget of prompts and completions per problem; beyond it no round starts. context:
+    largest number of tokens of a prompt with its completion; a longer request is not made, and its row says why.
+    grader_version: version for the column `correct`, which no method sees. reward: the scoring model, if the method
+    needs one.
     """
     if toolbox().grader.version != grader_version:
         raise UserError(f"grader {grader_version} is not the active grader ({toolbox().grader.version})")
@@ -448,7 +451,7 @@ def search_problems(
 
 
 def cut_summary(trees: Sequence[Tree]) -> str:
-    """Return a text with the number of problems that had a cut request, and the most frequent reason."""
+    """Return how many problems had a request that could not be sampled, with the most frequent reason, as text."""
     cut = [node["cut"] for tree in trees for node in tree.nodes if node["cut"]]
     if not cut:
         return ""

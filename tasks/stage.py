@@ -1,8 +1,8 @@
-"""@stage: recipe → fingerprint → store.
+"""@stage: from a recipe to a fingerprint, and to an artifact in the store.
 
-A stage call computes the Ref of its artifact from the stage's name and version, its arguments and its inputs' refs. A
-planning session only records the call. In other sessions a stage call makes the artifact unless the store has it. With
-an orchestrator the call is one of its tasks.
+A call of a stage computes the Ref of its artifact from the stage's name and version, its arguments, and the refs of its
+inputs. A planning session only records the call. Any other session makes the artifact if the store does not have it.
+With an orchestrator the call is one of its tasks.
 """
 
 import inspect
@@ -32,7 +32,7 @@ from tasks.engines.toolbox import Toolbox
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A condition for making a step. after: artifacts that must exist. why_not: why it does not hold, or empty."""
+    """A condition for a step. after: artifacts that must exist first. why_not: returns why it fails, or empty."""
 
     after: tuple[Ref, ...]
     why_not: Callable[[Store], str]
@@ -40,7 +40,7 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A call of a stage. arguments: as the caller gave them. make: returns the artifact's rows."""
+    """One call of a stage. arguments: as the caller gave them. make: returns the artifact's rows."""
 
     title: str
     ref: Ref
@@ -51,14 +51,14 @@ class Step:
 
     @property
     def awaited(self) -> tuple[Ref, ...]:
-        """Return the step's inputs and the artifacts of its condition, which must exist before the step is made."""
+        """Return the artifacts that must exist before the step is made: its inputs, and those of its condition."""
         return (*self.recipe.input_refs, *(self.condition.after if self.condition else ()))
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """An event for the session's listener: `reused`, `started`, `advanced`, `noted` (a remark that stays), `made`.
-    values: the numbers of a training step. examples: rows of some of its rollouts."""
+    """An event for the session's listener: `reused`, `started`, `advanced`, `noted` (a remark to keep), `made`. values:
+    numbers of a training step. examples: rows of some of its rollouts."""
 
     event: str
     title: str
@@ -78,10 +78,10 @@ K = TypeVar("K", bound=Ref)
 
 @dataclass(slots=True)
 class Session:
-    """How this process executes stage calls. It changes no result.
+    """How this process executes calls of stages. A session never changes a result.
 
-    planning: only record the calls. wrap: lets an orchestrator run a step as a task. without: kinds that are not made
-    here; missing steps of these kinds, and steps that need them, are left for another machine. elsewhere: returns
+    planning: only record the calls. wrap: lets an orchestrator run a step as its task. without: kinds that are not made
+    here; a missing artifact of such a kind, and all steps that need it, are left to another machine. elsewhere: returns
     whether another process makes a missing step. steps: the calls so far. done: artifacts that were made or found here.
     made: artifacts that were made here.
     """
@@ -104,7 +104,7 @@ class Session:
             self.carry_out(step)
 
     def carry_out(self, step: Step) -> None:
-        """Make the step or reuse its artifact. If there is an orchestrator, this is one of its tasks."""
+        """Make the step's artifact, or reuse it. With an orchestrator, this is one of its tasks."""
         if self.wrap is None:
             self.ensure(step)
         else:
@@ -118,7 +118,7 @@ class Session:
         return left or not all(map(self.store.fresh, step.awaited))
 
     def ensure(self, step: Step) -> bool:
-        """Make the artifact or find it; return whether it was found. Errors: Parked if the step's condition fails."""
+        """Make the artifact or find it. Return whether it was found. Raise Parked if the step's condition fails."""
         if self.store.fresh(step.ref):
             self.listener(Progress("reused", step.title, step.ref))
             return True
@@ -135,7 +135,7 @@ class Session:
 
     @contextmanager
     def at_work_on(self, step: Step) -> Iterator[None]:
-        """Count the cost of this block's work for this step."""
+        """Charge the costs of this block to the step."""
         self.listener(Progress("started", step.title, step.ref))
         token = _step.set(step)
         try:
@@ -163,7 +163,7 @@ _condition: ContextVar[Condition | None] = ContextVar("varband_condition", defau
 
 @contextmanager
 def session(current: Session) -> Iterator[Session]:
-    """Send every stage call in the block to this session."""
+    """Execute every stage call of the block in this session."""
     token = _session.set(current)
     try:
         yield current
@@ -173,14 +173,14 @@ def session(current: Session) -> Iterator[Session]:
 
 @contextmanager
 def only_noted() -> Iterator[list[Step]]:
-    """Record the stage calls of the block in the yielded list, without executing them."""
+    """Record the stage calls of the block in the yielded list, and do not execute them."""
     with session(replace(_session.get(), planning=True, steps=[])) as noting:
         yield noting.steps
 
 
 @contextmanager
 def provided(condition: Condition | None) -> Iterator[None]:
-    """Make the steps of this block only if the condition holds."""
+    """Make the steps of the block only if the condition holds."""
     token = _condition.set(condition)
     try:
         yield
@@ -202,7 +202,7 @@ def toolbox() -> Toolbox:
 
 
 def workdir() -> Path:
-    """Return the work folder of the present step, which survives a crash."""
+    """Return the work folder of the current step, which survives a crash."""
     current = _session.get()
     folder = current.store.root / ".work" / str(_step.get().ref)
     folder.mkdir(parents=True, exist_ok=True)
@@ -210,12 +210,12 @@ def workdir() -> Path:
 
 
 def making() -> Ref:
-    """Return the ref of the artifact that the current stage makes."""
+    """Return the ref of the artifact that is being made."""
     return _step.get().ref
 
 
 def progress(done: int, total: int, unit: str = "rows", detail: str = "", event: str = "advanced", **more: Any) -> None:
-    """Report the progress of the present step, or (`noted`) a remark about it. more: other fields of Progress."""
+    """Report the progress of the current step, or (`noted`) a remark on it. more: further fields of Progress."""
     end_if_stopped()
     step = _step.get()
     _session.get().listener(Progress(event, step.title, step.ref, done, total, unit, detail=detail, **more))
@@ -223,7 +223,7 @@ def progress(done: int, total: int, unit: str = "rows", detail: str = "", event:
 
 @dataclass(frozen=True)
 class Stage(Generic[P, K]):
-    """A versioned function from artifacts and arguments to one artifact. A call returns the artifact's Ref."""
+    """A function from artifacts and arguments to one artifact, with a version. A call returns the artifact's Ref."""
 
     kind: type[K]
     version: int
@@ -235,7 +235,7 @@ class Stage(Generic[P, K]):
         return self.function.__name__
 
     def titled(self, title: str) -> Self:
-        """Return the stage with another display title, which is no part of the recipe."""
+        """Return the stage with another display title. The title does not enter the recipe."""
         return replace(self, title=title)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> K:
@@ -247,12 +247,12 @@ class Stage(Generic[P, K]):
         return ref
 
     def named(self, arguments: Mapping[str, Any]) -> K:
-        """Return the ref of the artifact that a call with these arguments makes."""
+        """Return the ref of the artifact that a call with these arguments would make."""
         return self.kind.of(fingerprint(identity_of(self.name, self.version, arguments, declared(self.function))))
 
 
 def stage(kind: type[K], *, version: int) -> Callable[[Callable[P, pa.Table | Payload]], Stage[P, K]]:
-    """Turn a function that returns a table into a stage of a kind. Increase `version` when the stage's rows change."""
+    """Turn a function that returns a table into a stage. Increase `version` when the stage's rows change."""
 
     def decorate(function: Callable[P, pa.Table | Payload]) -> Stage[P, K]:
         made = Stage(kind, version, function, function.__name__.replace("_", " "))

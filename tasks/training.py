@@ -1,7 +1,7 @@
-"""Training stages: from problems with a gradient to a LoRA adapter, with one row per step; and the import of adapters.
+"""Training stages, from problems with a gradient to a LoRA adapter, with one row per step; and the import of adapters.
 
-The learner decides what to sample and how to update. This stage makes each step's rollouts durable before the learner
-sees them, and samples the held-out problems of an evaluated step in the same engine call.
+The learner decides what to sample and how to update. This stage stores each step's rollouts before the learner gets
+them. At an evaluated step, held-out problems are sampled in the same engine call.
 """
 
 import os
@@ -33,13 +33,13 @@ from tasks.rollouts import ensure_rollouts, entered, refuse_other_rewards, reque
 from tasks.stage import Payload, Ref, making, progress, stage, store, toolbox, workdir
 from tasks.turns import Turns
 
-#: How many of a step's rollouts progress shows, of different problems, and their columns.
+#: Number of a step's rollouts, of different problems, that progress shows, and their columns.
 EXAMPLES = 4
 EXAMPLE = ["problem_id", "rollout", "completion", "answer", "verdict"]
 
 
 def trainable(problems: pa.Table, splits: pa.Table, bands: pa.Table | None) -> pa.Table:
-    """Return the problems that are not held out, in the pool's order; with bands, only those in the variance band."""
+    """Return the problems that are not held out, in the pool's order. With bands, take only the variance band."""
     numbered = problems.append_column("place", pa.array(range(problems.num_rows), pa.int64()))
     live = "" if bands is None else "semi join (from bands where is_variance(band)) using (problem_id)"
     tables = {"numbered": numbered, "splits": splits} | ({} if bands is None else {"bands": bands})
@@ -51,10 +51,11 @@ def trainable(problems: pa.Table, splits: pa.Table, bands: pa.Table | None) -> p
 
 
 def step_sampling(rollouts: Sampling, seed: int, step: int, place: int = 0) -> Sampling:
-    """Return the sampling parameters of one training step. Its own seed gives a repeated problem new rollouts.
+    """Return the sampling parameters of one training step. It has its own seed, so a repeated problem gets new
+    rollouts.
 
-    place: number of earlier trainings (lessons) before this one. Without `place`, lessons with the same pool and seeds
-    would draw the same random numbers. Evaluations keep their seed, because they are paired across steps and arms.
+    place: number of trainings (lessons) before this one. Without it, lessons with the same pool and seeds would draw
+    the same random numbers. Evaluations keep their seed, because they are paired across steps and arms.
 
     >>> [step_sampling(Sampling(max_tokens=8), 0, step).seed for step in (1, 2)]
     [1106343393, 646101234]
@@ -63,7 +64,7 @@ def step_sampling(rollouts: Sampling, seed: int, step: int, place: int = 0) -> S
 
 
 def place_of(init: Ref | None) -> int:
-    """Return how many trainings (lessons) came before a training that starts from `init`."""
+    """Return the number of trainings (lessons) before a training that starts from `init`."""
     if init is None:
         return 0
     before = store().manifest(init).recipe.inputs.get("init", [])
@@ -86,15 +87,15 @@ def train_adapter(
     calibration: Calibrations | None = None,
     context: int | None = None,
 ) -> Payload:
-    """Train a LoRA adapter. Rows: Training. Files: `step-NNNN/`, the adapter of each evaluated step in PEFT format,
-    with a critic's in its folder `critic`; exposure.parquet; diagnostics.parquet.
+    """Train a LoRA adapter. Rows: Training. Files: exposure.parquet, diagnostics.parquet, and for each evaluated step
+    `step-NNNN/`, the adapter in PEFT format, with a critic's in its folder `critic`.
 
-    bands: train only on problems in the variance band; None: train on all problems that are not held out. init: the
-    training whose last adapter this training starts from, with a new optimiser; `start` is that policy. second: the
-    second scaffold of objectives with two. calibration: the encoder's threshold, for objectives with classes of traces.
-    context: token limit of prompt and completion, for objectives with several turns.
+    bands: train only on problems in the variance band; None: on all problems that are not held out. init: the training
+    whose last adapter this one starts from, with a new optimiser; `start` is that policy. second: the second scaffold,
+    for objectives that have one. calibration: the encoder's threshold, for objectives with classes of traces. context:
+    most tokens of prompt and completion, for objectives with several turns.
 
-    Errors: UserError if no problem is left to train on, or for rollouts that the learner cannot reproduce exactly.
+    Raise UserError if no problem is left to train on, or for rollouts that the learner cannot reproduce exactly.
     """
     from tasks.engines.learning.learner import StepMetrics, train
     from tasks.engines.model_checks import execution_on
@@ -167,7 +168,7 @@ def train_adapter(
             counter.pay_for_training(start.arm, tokens, key)
 
     base = tools.place(start.model.sha256, f"the base model {start.model.name}")
-    if learner.staleness:  # the sampling thread may be the first to need the engine
+    if learner.staleness:  # make the engine now, because the sampling thread might be the first to need it
         import_before_threads(base)
     with store().keeping(making()) as keep:
         result = train(
@@ -198,7 +199,7 @@ def train_adapter(
 
 
 def kept_with(checkpoint: Path, learner: LearnerConfig) -> list[Path]:
-    """Return the files that resume from a checkpoint elsewhere: its own, and adapters of earlier evaluated steps."""
+    """Return the files that another machine needs to resume from a checkpoint, with adapters of evaluated steps."""
     step, served = int(checkpoint.name.removeprefix("step-")), checkpoint.parents[1] / "served"
     before = [at for at in evaluated_steps(learner.steps, learner.eval_every) if at < step]
     names = ("adapter_*", REMOTE)
@@ -207,7 +208,7 @@ def kept_with(checkpoint: Path, learner: LearnerConfig) -> list[Path]:
 
 
 def _linked(source: str, target: str) -> None:
-    """Hard-link a file, or copy it if the file system has no links: a mixture's adapter is 3.4 GB."""
+    """Hard-link a file (an adapter may be 3.4 GB). Copy it if the file system has no links."""
     try:
         os.link(source, target)
     except OSError:
@@ -219,7 +220,7 @@ def _rows(rows: list[dict[str, object]], schema: pa.Schema, arm: str) -> pa.Tabl
 
 
 def last_adapter(files: Path) -> Path:
-    """Return the adapter of a training's last stored step. Errors: UserError in a copy without weights."""
+    """Return the adapter of a training's last stored step. Raise UserError in a copy without weights."""
     kept = [*files.glob("step-*")]
     if not kept:
         raise weights_left(files.parent.name, "a training is to start from them")
@@ -229,8 +230,8 @@ def last_adapter(files: Path) -> Path:
 
 @stage(Training, version=1)
 def import_adapter(*, adapter: MadeElsewhere, base: BaseModel) -> Payload:
-    """Store an adapter that was trained elsewhere. The artifact has no rows, because the training steps are unknown.
-    Files: `step-0001/`, the given adapter in PEFT format."""
+    """Store an adapter that was not trained here. It has no rows, because its training steps are unknown. Files:
+    `step-0001/`, the adapter in PEFT format."""
     given, files = toolbox().place(adapter.sha256, f"the adapter {adapter.name}"), workdir() / "files"
     shutil.rmtree(files, ignore_errors=True)
     (files / "step-0001").mkdir(parents=True)
@@ -239,5 +240,5 @@ def import_adapter(*, adapter: MadeElsewhere, base: BaseModel) -> Payload:
     return Payload(Training.schema.empty_table(), files, {"adapter": adapter.name})
 
 
-#: The step of an imported adapter.
+#: The step that an imported adapter has.
 STEP = 1

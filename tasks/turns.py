@@ -1,10 +1,10 @@
-"""Sample a training's rollouts in the way that its objective needs: in one turn or three, with one answer or several,
-by one agent or two, with classes of traces.
+"""Sample a training's rollouts as its objective needs them: in one turn or three, with one answer or several, by one
+agent or two, with or without classes of traces.
 
 In three turns a model writes a draft, a critique of the draft, and a refinement that follows the critique. The critique
-has a scaffold of its own. Requests of the second and third turn are identified by their content. A step that was killed
-between two turns therefore repeats the same requests, and no rollout is paid for twice. If a prompt exceeds the
-context, its turn is left out and reported.
+has its own scaffold. Requests of later turns are identified by their content. So a step that was killed between two
+turns repeats the same requests, and no rollout is paid for twice. A turn whose prompt exceeds the context is left out
+and reported.
 """
 
 from collections import defaultdict
@@ -36,16 +36,16 @@ from tasks.metering import at_work_here
 from tasks.stage import progress, store, toolbox
 
 Row = dict[str, Any]
-#: Columns that reward functions of other packages receive, after the problem.
+#: Columns that reward plug-ins get, after the problem.
 SCORED = ("completion", "answer", "verdict", "num_tokens", "finish")
-#: Samples one turn's requests durably; returns their ledger rows, in order.
+#: Samples one turn's requests durably, and returns their ledger rows, in order.
 Serve = Callable[[Sequence[RolloutRequest]], pa.Table]
 #: The request of a later turn and its ledger row.
 Turn = tuple[RolloutRequest, Row]
 
 
 def as_train_rollout(row: Row, scaffold: Scaffold, tag_rule: TagRule) -> TrainRollout:
-    """Return a ledger row as the learner needs it."""
+    """Return a ledger row in the form that the learner needs."""
     return TrainRollout(
         problem_id=row["problem_id"],
         source=row["source"],
@@ -62,7 +62,7 @@ def as_train_rollout(row: Row, scaffold: Scaffold, tag_rule: TagRule) -> TrainRo
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """A draft with its critique and its refinement, each None if its prompt exceeded the context."""
+    """A draft with its critique and refinement. Critique or refinement is None if its prompt exceeded the context."""
 
     request: RolloutRequest
     draft: Row
@@ -71,7 +71,7 @@ class Chain:
 
     @property
     def right(self) -> bool:
-        """Return whether the refinement is correct; False without one."""
+        """Return whether the refinement is correct; False if there is none."""
         return self.refinement is not None and self.refinement["correct"]
 
     @property
@@ -81,7 +81,8 @@ class Chain:
 
 @dataclass(frozen=True, slots=True)
 class Refining:
-    """Sampling in three turns. context: limit of a prompt with its completion. apart: critics are another policy."""
+    """Sampling in three turns. context: most tokens of a prompt with its completion. apart: critics have an own
+    policy."""
 
     learner: LearnerConfig
     model: BaseModel
@@ -112,7 +113,7 @@ class Refining:
         ]
 
     def refined(self, chain: Chain) -> TrainRollout:
-        """Return a draft's refinement for training; without one, the draft, marked as truncated and wrong."""
+        """Return a draft's refinement for training, or else the draft, marked as truncated and wrong."""
         row = chain.refinement or chain.draft
         found = as_train_rollout(row, self.own, self.learner.tag_rule)
         if chain.refinement is None:
@@ -121,7 +122,7 @@ class Refining:
         return replace(found, problem_id=chain.request.problem_id, rollout=chain.request.rollout, other_tokens=others)
 
     def drafted(self, chain: Chain) -> TrainRollout:
-        """Return the draft with its critique, which counts as correct if the refinement is."""
+        """Return the draft with its critique. The critique counts as correct if the refinement is."""
         critique = chain.critique and replace(
             as_train_rollout(chain.critique, self.critic, self.learner.tag_rule),
             problem_id=chain.request.problem_id,
@@ -171,9 +172,9 @@ Classify = Callable[[Sequence[Sequence[str | None]]], Sequence[Classes]]
 
 @dataclass(frozen=True, slots=True)
 class Turns:
-    """Settings of a training's rollouts. learner: its settings; start: the initial policy; second: the objective's
-    second scaffold, or None; calibration: the encoder's threshold for classes of traces, if the objective needs it;
-    context: token limit of a later turn's prompt and completion, if there are later turns."""
+    """Settings of a training's rollouts. learner: its settings. start: the initial policy. second: the objective's
+    second scaffold, or None. calibration: the encoder's threshold, if the objective needs classes of traces. context:
+    most tokens of a later turn's prompt and completion, if there are later turns."""
 
     learner: LearnerConfig
     start: Policy
@@ -196,7 +197,7 @@ class Turns:
 
     def sampled(self, requested: Sequence[RolloutRequest], serve: Serve, *, apart: bool = False) -> list[TrainRollout]:
         """Return one training rollout for each request. `serve` is called once per turn. apart: the critic is trained
-        too, and now differs from the generator, from whose weights it started."""
+        too, and by now differs from the generator, with whose weights it started."""
         own, needs, second = self.start.scaffold, self.needs, self.second
         if not requested:
             serve(requested)
@@ -240,7 +241,7 @@ class Turns:
         return classed
 
     def _with_candidates(self, rollouts: Sequence[TrainRollout], rows: Sequence[Row]) -> list[TrainRollout]:
-        """Add the graded solutions of each rollout: correct if one of them is, well-formed if all are."""
+        """Add the graded solutions of each rollout. It is correct if one solution is, and well-formed if all are."""
         scaffold, number = self.start.scaffold, self.learner.candidates
         texts = [solutions(row["completion"], number) for row in rows]
         items = [GradeItem(scaffold, t, row["gold"]) for row, own in zip(rows, texts, strict=True) for t in own]
@@ -262,7 +263,7 @@ class Turns:
 def judged(
     rollouts: Sequence[TrainRollout], requested: Sequence[RolloutRequest], rows: Sequence[Row], judge: RewardTerm
 ) -> list[TrainRollout]:
-    """Add the judge's score of each completion. A completion that the judge cannot read whole scores 0."""
+    """Add the judge's score of each completion. A completion that is too long for the judge scores 0."""
     model = toolbox().reward_model(judge.model.removeprefix("sha256:"))
     texts = [
         (one.problem, row["completion"], row["finish"] == "stop") for one, row in zip(requested, rows, strict=True)

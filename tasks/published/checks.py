@@ -1,5 +1,5 @@
-"""Rows for the audit from the published files: the design of each run, the inputs of the checks (tasks.designs), and
-consistency checks of the printed token table."""
+"""What the audit reads from the published files: the design of each run, the inputs of the checks (tasks.designs), and
+whether the printed table of tokens agrees with itself."""
 
 import json
 import math
@@ -19,7 +19,7 @@ from storage.sql import query
 Row = dict[str, Any]
 LOG = "data/multipersona_gsm8k/manifest.json"
 MATH500, LEVEL5, AIME = "MATH-500 L1-L5, 50", "MATH-500 L5", "AIME 2024+2025, 20"
-#: evaluation folder → (arm, problem set)
+#: Folder of an evaluation → (arm, problem set).
 EVALUATIONS = {
     "eval_math500_vibecheck/math_final_panel": ("panel", MATH500),
     "eval_math500_vibecheck/thinking_native": ("thinking", MATH500),
@@ -34,10 +34,10 @@ EVALUATIONS = {
     "eval_aime_vibecheck/final_panel": ("panel_premath", AIME),
     "eval_aime_vibecheck/final_no_panel": ("no_panel_premath", AIME),
 }
-#: The arms that the write-up compares; the others are controls.
+#: The arms that the publication compares. All others are controls.
 COMPARED = ("panel", "thinking")
 GSM8K = ("step000060", "step000070", "step000080", "stepFinal_batch128")
-#: Column of Designs → fields of a summary that may state it; the first one present is used.
+#: Column of Designs → fields of a summary that may state it. The first one that is present counts.
 STATED = {
     "model": ("model_name", "base_model"),
     "policy": ("sampler_path", "checkpoint", "base_model"),
@@ -47,7 +47,7 @@ STATED = {
     "temperature": ("temperature",),
     "max_tokens": ("max_tokens",),
 }
-#: diversity folder → (problem set, {label: arm})
+#: Folder of a diversity file → (problem set, {label: arm}).
 VARIANTS = {
     "diversity_analysis": (
         MATH500,
@@ -65,7 +65,7 @@ PROXY = "reports/olympiad_panel_only/diversity_proxy.jsonl"
 
 
 def parsed(path: Path) -> Any:
-    """Return the value of a JSON file, or the values of a JSON Lines file. Errors: UserError for another file."""
+    """Return the value of a JSON file, or the values of a JSON Lines file. Raise UserError for another file."""
     try:
         text = path.read_text(encoding="utf-8")
         return [json.loads(line) for line in text.splitlines()] if path.suffix == ".jsonl" else json.loads(text)
@@ -74,7 +74,7 @@ def parsed(path: Path) -> Any:
 
 
 def designs(root: Path) -> pa.Table:
-    """Return the designs. Schema: Designs. Fields missing in a summary are taken from the run log, else null."""
+    """Return the designs. Schema: Designs. What a summary lacks comes from the run log, or is null."""
     log = parsed(root / LOG)
     limits = _limits(log.get("post_math_panel", {}))
     sampled = [
@@ -100,7 +100,7 @@ def designs(root: Path) -> pa.Table:
 
 
 def _limits(node: object) -> dict[str, int]:
-    """Return max_tokens by run tag, from the run log."""
+    """Return max_tokens by the tag of a run. It comes from the run log."""
     if not isinstance(node, dict):
         return {}
     own = {str(node["tag"]): int(node["max_tokens"])} if {"tag", "max_tokens"} <= node.keys() else {}
@@ -136,7 +136,7 @@ def window_of(root: Path, folder: str) -> str:
 
 
 def test_rows(root: Path) -> list[Row]:
-    """Return every printed p of a paired t-test, beside p of its t under Student's t and the normal distribution."""
+    """Return every printed p of a paired t-test, with the p of its t under Student's t and the normal distribution."""
     from scipy import stats
 
     rows = []
@@ -152,7 +152,7 @@ def test_rows(root: Path) -> list[Row]:
 
 
 def reference_rows(bands: pa.Table, splits: pa.Table) -> list[Row]:
-    """Compare the thinking model's published held-out accuracy with its screening, held-out and whole."""
+    """Compare the thinking model's published held-out accuracy with its accuracy at screening, held-out and overall."""
     return query(
         """
         with stated(source, claimed) as (values ('all', 0.60), ('olympiadbench', 0.55), ('amc', 0.75)),
@@ -171,8 +171,8 @@ def reference_rows(bands: pa.Table, splits: pa.Table) -> list[Row]:
 
 
 def diversity_rows(diversities: Mapping[str, pa.Table]) -> list[Row]:
-    """Return diversity by policy and window; its difference from another window of the same traces; and the share that
-    the encoder saw, from mean lengths in tokens. all-mpnet-base-v2 reads 384 tokens, two of them special."""
+    """Return diversity by policy and window, its difference from another window of the same traces, and the share that
+    the encoder saw, from mean lengths in tokens. all-mpnet-base-v2 reads 384 tokens, of which two are special."""
     return query(
         """
         select m.arm, m."window", m.problems, 'reports/' || m.folder || '/per_problem.jsonl' as place,
@@ -194,7 +194,7 @@ def diversity_rows(diversities: Mapping[str, pa.Table]) -> list[Row]:
 
 
 def interval_rows(root: Path, evaluations: Mapping[str, pa.Table], draws: int, seed: int) -> list[Row]:
-    """Return the printed Wilson intervals over rollouts beside intervals over problems."""
+    """Return the printed Wilson intervals over rollouts, and the intervals over problems."""
     rows = []
     for folder, groups in evaluations.items():
         place = f"reports/{folder}/summary.json"
@@ -209,8 +209,8 @@ def interval_rows(root: Path, evaluations: Mapping[str, pa.Table], draws: int, s
 
 
 def with_truncation(rows: list[Row], tokens: Mapping[str, Any]) -> list[Row]:
-    """Add to designs a lower bound of the truncated share from the token table: if a bucket's median length equals the
-    limit, at least half of it was truncated."""
+    """Add a lower bound of the truncated share to designs. It comes from the table of tokens: if the median length of a
+    bucket is the limit, at least half of the bucket was truncated."""
     benches = {LEVEL5: "math", AIME: "aime"}
     fields = {"panel": "panel_tokens_median", "thinking": "think_tokens_median"}
     for row in rows:
@@ -225,7 +225,7 @@ def with_truncation(rows: list[Row], tokens: Mapping[str, Any]) -> list[Row]:
 
 
 def evaluated_rows(evaluations: Mapping[str, pa.Table], pools: pa.Table) -> list[Row]:
-    """Return how many of the evaluated AIME problems are in each training pool. Schema: EVALUATED."""
+    """Return how many of the evaluated AIME problems each training pool has. Schema: EVALUATED."""
     return query(
         """
         with evaluated as (
@@ -242,7 +242,7 @@ def evaluated_rows(evaluations: Mapping[str, pa.Table], pools: pa.Table) -> list
 
 
 def stop_rows(root: Path) -> list[Row]:
-    """Return trainings that did not run as requested: stopped and resumed, or ended before their last step."""
+    """Return trainings that did not run as requested: stopped and resumed, or ended before the last step."""
     log = parsed(root / LOG)
     run, ended = log["rl_run"], log["extend_160_run"]["training_completion"]
     steps = [int(name[1]) for name in map(re.compile(r"step(\d+)_metrics").match, run) if name]
@@ -254,8 +254,8 @@ def stop_rows(root: Path) -> list[Row]:
 
 
 def note_rows(root: Path) -> list[Row]:
-    """Return remarks of the run log on the grader, and its statements that contradict its own figures. Each check has a
-    code, a place in the log, a pattern with the stated figures, a test that they are wrong, and the note."""
+    """Return the run log's remarks on the grader, and its statements that contradict its own figures. A check is a
+    code, a place in the log, a pattern for the stated figures, a test whether they are wrong, and a note."""
     log = parsed(root / LOG)
     text = json.dumps(log, ensure_ascii=False)
     run, headline = log["rl_run"], log["project_status"]["headline_result"]
@@ -336,7 +336,7 @@ def trend_rows(root: Path) -> list[Row]:
 
 
 def equal_token_rows(evaluations: Mapping[str, pa.Table], diversities: Mapping[str, pa.Table]) -> list[Row]:
-    """Return panel's pass@k on AIME at all its rollouts, beside thinking's at equal tokens, in whole rollouts."""
+    """Return panel's pass@k on AIME at all its rollouts, and thinking's at equal tokens, in whole rollouts."""
     folders = ("eval_aime_vibecheck/aime_panel_postmath_n16", "eval_aime_vibecheck/aime_thinking_n16")
     places = [*(f"reports/{f}/summary.json" for f in folders), "reports/diversity_analysis_aime/per_problem.jsonl"]
     return query(
@@ -360,8 +360,8 @@ def equal_token_rows(evaluations: Mapping[str, pa.Table], diversities: Mapping[s
 
 
 def token_checks(name: str, bench: Mapping[str, Any], correct: Mapping[str, int], draws: int) -> list[Row]:
-    """Return the columns of TokenChecks for one benchmark of the token table, whose rollouts were not published.
-    correct: correct rollouts per arm in the evaluation's own summary; draws: number of paired rollouts."""
+    """Return the columns of TokenChecks for one benchmark, whose rollouts were not published. correct: correct rollouts
+    per arm, in the evaluation's own summary. draws: number of paired rollouts."""
     buckets = bench["buckets"]
     every, parts = buckets["all_paired"], [b for part, b in buckets.items() if part != "all_paired"]
     n = {part: b["n"] for part, b in buckets.items()}
@@ -391,7 +391,7 @@ def token_checks(name: str, bench: Mapping[str, Any], correct: Mapping[str, int]
             (f"{b['name']}: share longer", b["thinking_longer_frac"], b["thinking_longer_in"] / b["n"]),
             (f"{b['name']}: min ≤ geometric mean ≤ mean ≤ max", 1.0, float(ordered == sorted(ordered))),
         ]
-    # the printed p is W's normal approximation over draws, which treats draws of one problem as independent
+    # the printed p is W's normal approximation over draws; it treats draws of one problem as independent
     w = bench["wilcoxon_both_correct"]
     m = w["n_nonzero"]
     z = (w["statistic"] - m * (m + 1) / 4) / math.sqrt(m * (m + 1) * (2 * m + 1) / 24)

@@ -1,9 +1,9 @@
-"""Stages that import the published study as artifacts of kinds that other stages read.
+"""Stages that import the published study, as artifacts of kinds that other stages read.
 
-Missing data are null. Names are translated here: `uid` is a problem, `variance_band` is `variance`, a `batch` is the
-number of earlier updates. The length columns of the diversity files, called characters in the write-up, are tokens:
-their AIME means equal the completion-token means of the token table to the last digit. A recipe has the digests of its
-files, so a changed file makes another artifact.
+Missing data is null. Names are translated: `uid` is a problem, `variance_band` is `variance`, and a `batch` is the
+number of earlier updates. The publication calls the length columns of its diversity files characters, but they are
+tokens: their AIME means equal the completion-token means of the table of tokens to the last digit. A recipe has the
+digests of its files, so a changed file makes another artifact.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -43,7 +43,7 @@ DRAWS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class PublishedFile:
-    """A file by content; `path` is relative to the published folder."""
+    """A file, identified by its content. `path` is relative to the published folder."""
 
     path: str
     sha256: str
@@ -54,7 +54,7 @@ class PublishedFile:
 
 @dataclass(frozen=True, slots=True)
 class PublishedFolder:
-    """The whole published folder by content: a digest over all its files."""
+    """The published folder, identified by a digest over all its files."""
 
     sha256: str
 
@@ -63,8 +63,8 @@ class PublishedFolder:
 
 
 def read(path: Path, sql: str, schema: pa.Schema, **given: object) -> pa.Table:
-    """Run a statement over one JSON file, `$path`, and return its rows in a schema; missing columns are null. Errors:
-    UserError naming the file if it is not JSON, lacks a field, or has a problem twice."""
+    """Run a statement over one JSON file, `$path`, and return its rows in a schema, null for missing columns. Raise
+    UserError with the file's name if it is not JSON, lacks a field, or has a problem twice."""
     connection = connect(threads=1, reads=[path])
     try:
         found = answer(connection, sql, {"path": str(path), **given})
@@ -82,7 +82,7 @@ def read(path: Path, sql: str, schema: pa.Schema, **given: object) -> pa.Table:
 
 @stage(Bands, version=1)
 def import_bands(*, file: PublishedFile, arm: str) -> pa.Table:
-    """Import variance_band/*/per_problem.jsonl. Errors: a published band differs from the band of its counts."""
+    """Import variance_band/*/per_problem.jsonl. Raise an error if a published band contradicts its counts."""
     sql = """
         select uid as problem_id, source, $arm as arm, n_samples as group_size, n_correct as num_correct,
             if(replace(stated, '_band', '') = found, found,
@@ -94,7 +94,7 @@ def import_bands(*, file: PublishedFile, arm: str) -> pa.Table:
 
 @stage(Groups, version=1)
 def import_groups(*, file: PublishedFile, arm: str) -> pa.Table:
-    """Import `per_problem` of an evaluation's summary.json; source: `L1`…`L5` or the AIME year."""
+    """Import `per_problem` of an evaluation's summary.json. source: `L1`…`L5`, or the year of AIME."""
     sql = """
         select $arm as arm, 0 as step, $adapter as adapter, 0 as seed,
             (r ->> 'n_samples')::int as group_size, (r ->> 'n_correct')::int as num_correct,
@@ -124,7 +124,7 @@ def import_diversity(*, file: PublishedFile, label: str, arm: str, window: str) 
 
 @stage(TrainingPools, version=1)
 def import_pools(*, files: tuple[PublishedFile, ...]) -> pa.Table:
-    """Import the problems of each published pool (a problem may be in both training pools)."""
+    """Import the problems of each published pool. A problem may be in both training pools."""
     sql = "select $name as pool, uid as problem_id, source from read_json_auto($path)"
     parts = [read(f.here(), sql, TrainingPools.schema, name=Path(f.path).stem) for f in files]
     return pa.concat_tables(parts)
@@ -146,7 +146,7 @@ def problems_of(files: Iterable[PublishedFile]) -> pa.Table:
 
 @stage(Pool, version=1)
 def import_pool(*, files: tuple[PublishedFile, ...]) -> pa.Table:
-    """Import the problems with their published ids, without checking the golds again."""
+    """Import the problems with their published ids. The golds are not checked again."""
     return problems_of(files)
 
 
@@ -175,7 +175,7 @@ STEP_METRICS = {
 
 @stage(TrainingSeries, version=1)
 def import_series(*, steps: PublishedFile, spread: PublishedFile) -> pa.Table:
-    """Import the training's metrics in long form; n: rollouts of the step."""
+    """Import the metrics of the training as one long table. n: rollouts of the step."""
     long = ", ".join(f"{{metric: '{name}', value: {field}::double}}" for field, name in STEP_METRICS.items())
     per_step = f"""
         select 'panel' as arm, step, one.metric, one.value
@@ -190,11 +190,12 @@ def import_series(*, steps: PublishedFile, spread: PublishedFile) -> pa.Table:
     return pa.concat_tables([read(file.here(), sql, TrainingSeries.schema) for file, sql in parts])
 
 
-# Gains for which only the two shares are known: intervals, and the possible range of paired p-values.
+# ---- gains of which only the two shares are known: intervals, and the possible range of paired p-values
 
 
 def paired_p_range(x: int, y: int, n: int) -> tuple[float | None, float | None]:
-    """Return the least and largest exact McNemar p of a change from x to y correct of n problems, over all pairings.
+    """Return the smallest and largest exact McNemar p for x of n problems correct before and y after, over all
+    pairings.
 
     >>> low, high = paired_p_range(14, 29, 100); round(low, 6), round(high, 4)
     (6.1e-05, 0.0315)
@@ -206,9 +207,9 @@ def paired_p_range(x: int, y: int, n: int) -> tuple[float | None, float | None]:
 
 
 def trajectory_rows(rows: Sequence[Row], arm: str, sizes: Mapping[str, int], trained: Mapping[str, int]) -> list[Row]:
-    """Return rows of Curves: `heldout` with Wilson's interval, one rollout per problem; `gain`, last step minus first.
-    The gain has Newcombe's interval of independent samples (too wide for paired problems) and any pairing's largest
-    p."""
+    """Return rows of Curves: `heldout` with Wilson's interval, one rollout per problem, and `gain`, last step minus
+    first. The gain has Newcombe's interval for independent samples, which is too wide for paired problems, and the
+    largest p of any pairing."""
     from statsmodels.stats.proportion import confint_proportions_2indep
 
     sizes = {"all": sum(sizes.values()), **sizes}
@@ -238,7 +239,7 @@ def trajectory_rows(rows: Sequence[Row], arm: str, sizes: Mapping[str, int], tra
 
 @stage(Curves, version=3)
 def import_trajectory(*, trajectory: PublishedFile, pools: TrainingPools) -> pa.Table:
-    """Import held-out accuracy by step: Wilson intervals of printed shares; gains with bounds over all pairings."""
+    """Import held-out accuracy by step (Wilson intervals of printed shares) and gains (bounds over all pairings)."""
 
     def counts(pool: str) -> dict[str, int]:
         sql = "select source, count(*) as n from t where pool = $pool group by source"
@@ -250,7 +251,7 @@ def import_trajectory(*, trajectory: PublishedFile, pools: TrainingPools) -> pa.
 
 @stage(TokenChecks, version=1)
 def check_tokens(*, tokens: PublishedFile, math: tuple[Groups, Groups], aime: tuple[Groups, Groups]) -> pa.Table:
-    """Check the token table. math, aime: groups of panel and thinking on its two benchmarks."""
+    """Check the table of tokens. math, aime: groups of panel and thinking on these benchmarks."""
     summary, rows = parsed(tokens.here()), []
     for name, refs in (("math", math), ("aime", aime)):
         groups = [store().read(ref).to_pydict() for ref in refs]
@@ -266,7 +267,7 @@ def import_designs(*, folder: PublishedFolder) -> pa.Table:
 
 
 def by_folder(refs: tuple[Ref, ...], depth: int) -> dict[str, pa.Table]:
-    """Return imported artifacts by the folder below `reports/` of their file."""
+    """Return imported artifacts by the folder of their file below `reports/`."""
     found: dict[str, list[pa.Table]] = {}
     for ref in refs:
         file = restored(PublishedFile, store().manifest(ref).recipe.arguments["file"])
@@ -287,7 +288,7 @@ def audit_published(
     evaluations: tuple[Groups, ...],
     train_group_size: int,
 ) -> pa.Table:
-    """Return the design faults of the published study. Schema: AUDIT. diversities, evaluations: imported from the
+    """Return faults in the design of the published study. Schema: AUDIT. diversities, evaluations: imported from the
     folders in VARIANTS and EVALUATIONS (checks.py)."""
     root = folder.here()
     screened = pa.concat_tables([store().read(ref) for ref in bands])

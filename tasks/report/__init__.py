@@ -1,1 +1,1 @@
-"""The report: findings in sentences, tables and charts from other stages' rows."""
+"""The report: sentences, tables and charts from the rows of other stages."""

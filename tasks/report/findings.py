@@ -1,6 +1,6 @@
-"""The answer in a few sentences, from the rows of the report's own queries, with intervals and reservations.
+"""The answer of a report in a few sentences with intervals and reservations, from the rows of the report's own queries.
 
-Differences in form (no answer, malformed tags, truncation) are not reported as differences in ability.
+A difference in form (no answer, malformed tags, truncation) is never reported as a difference in ability.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from tasks.report.tables import minus, number, percent
 
 Row = dict[str, Any]
 Ask = Callable[[str], pa.Table]
-#: Shares that differ by so much can make a difference that is not one of ability.
+#: A difference in a share of form that is large enough to look like a difference in ability.
 UNLIKE = 0.1
-#: A training whose steps have at most so many problems is reported.
+#: A training is reported if its steps have at most this many problems.
 FEW_GROUPS = 2
-#: Fewer held-out problems than this are called few: an interval of a rate is then wider than ±10 points.
+#: With fewer held-out problems, the interval of a rate is wider than ±10 points, and the report says "few".
 FEW = 100
-#: An encoder that saw less of the traces than this measured their openings.
+#: Smallest mean coverage at which the report treats traces as measured whole.
 COVERED = 0.8
-#: Assumed share of trainings that collapse, for the warning that a study's seeds may not have shown one.
+#: Assumed share of trainings that collapse, for the warning that a study has too few seeds to see one.
 COLLAPSE = 0.1
-#: Places in a study where rows of `report_form` were sampled.
+#: Where the rollouts of a row of `report_form` were sampled.
 SCREENING, START, TRAINED = "screening", "held-out, start", "held-out, trained"
 
 
 def answer(ask: Ask, looks: int = 1) -> list[str]:
-    """Return the report's sentences: whether one arm gained more, has more problems with a gradient, learnt at all, and
-    has more diverse traces. looks: number of looks at this question so far, including this one."""
+    """Return the sentences that answer: whether one arm gained more, has more problems with a gradient, learnt at all,
+    and has more diverse traces. looks: how often this question has been looked at, including now."""
     summary, form = ask("report_summary").to_pylist(), Form(ask("report_form").to_pylist())
     return [
         *_difference_of_gains(gains(ask, looks), form, broken_gate(ask)),
@@ -78,7 +78,7 @@ def caveats(ask: Ask, registered: str = "", looks: int = 1) -> list[str]:
 
 
 def hardly_taught(ask: Ask) -> list[str]:
-    """Return the sentences on arms with a training that had no correct rollout, or steps of hardly any problem."""
+    """Return the sentences on arms with a training without correct rollouts, or with steps of hardly any problem."""
     trainings: dict[tuple[str, int], list[Row]] = {}
     for row in ask("report_live_groups").to_pylist():
         trainings.setdefault((row["arm"], row["seed"]), []).append(row)
@@ -112,11 +112,11 @@ def _at_all_looks(row: Row) -> Row:
 
 
 def broken_gate(ask: Ask) -> list[str]:
-    """Return the audit findings that violate the study's own gate."""
+    """Return the audit's findings on limits of the study's own gate that were not met."""
     return [row["fact"] for row in ask("report_audit").to_pylist() if row["code"] == "gate"]
 
 
-# Spelling of numbers, intervals and lists in sentences.
+# ---- spelling of numbers, intervals and lists in sentences
 
 
 def interval(low: float | None, high: float | None, scale: float) -> str:
@@ -156,13 +156,13 @@ def excludes_zero(row: Row, name: str) -> bool:
 
 
 def corrected_away(row: Mapping[str, Any]) -> bool:
-    """Return whether a difference is no longer significant after correction for its family."""
+    """Return whether a difference is significant, but no longer so after correction for its family."""
     return row.get("p_adjusted") is not None and row["p_adjusted"] >= 0.05
 
 
 class Fault(NamedTuple):
-    """The way in which an arm breaks the form of its answers most. share: of so many rollouts. broken: whether it is
-    above the gate's limit."""
+    """The worst way in which an arm breaks the form of its answers. share: share of rollouts that do. broken: whether
+    it is above the gate's limit."""
 
     share: float
     words: str
@@ -171,7 +171,7 @@ class Fault(NamedTuple):
 
 
 class Form:
-    """The conclusions from the rows of `report_form`: whether an arm follows its scaffold's form."""
+    """What the rows of `report_form` show: whether each arm follows the form of its scaffold."""
 
     def __init__(self, rows: Sequence[Row]) -> None:
         self._rows: dict[tuple[str, str], list[Row]] = {}
@@ -184,12 +184,12 @@ class Form:
 
     @property
     def arms(self) -> list[str]:
-        """The arms in the study's order."""
+        """Return the arms in the order of the study."""
         return list(dict.fromkeys(arm for arm, _ in self._rows))
 
     @property
     def compared(self) -> str:
-        """The place of the rollouts that the answer compares."""
+        """Return the place of the rollouts that the answer compares."""
         return TRAINED if self.sampled(TRAINED) else START
 
     def _mean(self, arm: str, sampled: str, name: str) -> float | None:
@@ -211,9 +211,8 @@ class Form:
         return list(reasons(screened, Gate()))
 
     def withheld(self, arms: Sequence[str], sampled: str) -> str | None:
-        """Return why no statement is made about these arms' difference: one does not follow its scaffold's format, at
-        screening or at the comparison, or only one of them had lessons. Return None if the comparison may be
-        printed."""
+        """Return why the report must not compare these arms: one does not follow its scaffold's form, at screening or
+        at the comparison, or only one of them had lessons. Return None if it may compare them."""
         found = [reason for stand in (SCREENING, sampled) for reason in self._reasons(arms, stand)]
         if not found:
             return None
@@ -221,8 +220,8 @@ class Form:
         return f"{'; '.join(dict.fromkeys(reason.words for reason in found))}, so what differs is {what}"
 
     def broken(self, arms: Iterable[str], sampled: str) -> str:
-        """Return the first way in which arms mostly break the format, at the comparison or else at screening, with the
-        share of each such arm and the number of its rollouts; empty if none does."""
+        """Return the first way in which arms mostly break the form, at the comparison or else at screening, with the
+        share of each such arm and the number of its rollouts; empty if no arm does."""
         for at, where in ((sampled, "held-out"), (SCREENING, "screening")):
             faults = {arm: fault for arm in arms if (fault := self.worst(arm, at)) and fault.broken}
             for words in dict.fromkeys(fault.words for fault in faults.values()):
@@ -235,8 +234,8 @@ class Form:
         return ""
 
     def worst(self, arm: str, sampled: str) -> Fault | None:
-        """Return the first way in which an arm mostly breaks the format, or else its most frequent one; None if
-        nothing was sampled."""
+        """Return the first way in which an arm mostly breaks the form, or else its most frequent way; None if nothing
+        was sampled."""
         rows = self._rows.get((arm, sampled))
         if not rows:
             return None
@@ -247,13 +246,12 @@ class Form:
         return Fault(shares[name], SHARES[name], rollouts, broken)
 
     def mute(self, arm: str) -> list[str]:
-        """Return the parts that an arm's completions lack, before training or after; empty if they follow the
-        format."""
+        """Return the parts that an arm's completions lack, before training or after; empty if nothing is missing."""
         found = [reason.words for stand in (START, TRAINED) for reason in self._reasons([arm], stand)]
         return [listed(found)] if found else []
 
     def unlike(self, arms: Sequence[str], sampled: str) -> str:
-        """Return the shares in which arms' rollouts differ in form; empty if they are similar."""
+        """Return the shares in which the form of these arms' rollouts differs; empty if they are similar."""
         differing = []
         for name, words in SHARES.items():
             shares = {arm: share for arm in arms if (share := self._mean(arm, sampled, name)) is not None}
@@ -262,7 +260,7 @@ class Form:
         return f"; this is also a difference of form: of the rollouts, {', '.join(differing)}" if differing else ""
 
     def learnt(self, arms: Sequence[str]) -> list[str]:
-        """Return the change of every arm in the share without an answer, if one is large enough to explain a gain."""
+        """Return how much each arm's share without an answer changed, if one change is large enough for a gain."""
         ends = {arm: [self._mean(arm, at, "no_answer") for at in (START, TRAINED)] for arm in arms}
         known = {arm: (start, end) for arm, (start, end) in ends.items() if start is not None and end is not None}
         if not any(abs(end - start) >= UNLIKE for start, end in known.values()):
@@ -273,13 +271,13 @@ class Form:
         ]
 
 
-# Which arm gained more: the study's own question.
+# ---- which arm gained more: the study's own question
 
 Verdict = Literal["withheld", "unknown", "alike", "undecided", "different"]
 
 
 def withheld(row: Row, form: Form, gate: Sequence[str], sampled: str) -> str | None:
-    """Return why the two arms of a row are not compared: their form, or the study's own gate; None if they are."""
+    """Return why the report must not compare the two arms of a row (their form, the study's gate); None if it may."""
     arms = (row["arm"], row["other"])
     own = [fact for fact in gate if {*arms} & {word.strip(",") for word in fact.split()}]
     kept = f"the study's own gate was not kept: {'; '.join(own)}" if own else None
@@ -287,10 +285,10 @@ def withheld(row: Row, form: Form, gate: Sequence[str], sampled: str) -> str | N
 
 
 def judged(row: Row, form: Form, gate: Sequence[str]) -> tuple[Verdict, str]:
-    """Return the conclusion about two arms that a row of the difference of gains allows, and the reasons that limit it.
+    """Return the conclusion that a row of the difference of gains allows about its arms, and the reasons that limit it.
 
-    gate: the audit's sentences on arms that miss the study's own gate. `alike`: the two arms' gains are equal to within
-    MARGIN.
+    gate: the audit's sentences on arms that miss the study's own gate. The conclusion `alike` means that the two gains
+    are equal to within MARGIN.
     """
     if why := withheld(row, form, gate, TRAINED):
         return "withheld", why
@@ -335,7 +333,7 @@ def _difference_of_gains(rows: Sequence[Row], form: Form, gate: Sequence[str]) -
 
 
 def _equivalence(row: Row, what: str) -> str:
-    """Return the result of the equivalence test in words. what: the claim that it tests."""
+    """Return the result of the equivalence test as text. what: the claim that it tests."""
     p = row.get("p_equivalent_corrected")
     if p is None:
         return f"and {what} is not tested"
@@ -347,7 +345,7 @@ def _equal(row: Row) -> bool:
     return (row.get("p_equivalent_corrected") or 1.0) < 0.05
 
 
-# Which arm's bands give more to learn from.
+# ---- which arm's bands give more to learn from
 
 
 def _bands(summary: Sequence[Row], tests: Sequence[Row], form: Form) -> str:
@@ -372,7 +370,7 @@ def _bands(summary: Sequence[Row], tests: Sequence[Row], form: Form) -> str:
 
 
 def _of_bands(found: Mapping[str, Row]) -> str:
-    """Return the end of the sentence on two arms' bands. found: rows of their crosstab, by metric."""
+    """Return the end of the sentence on the bands of two arms. found: rows of their crosstab, by metric."""
     text, ratio, mcnemar = "", found.get("ratio"), found.get("mcnemar")
     if ratio and ratio["estimate"] is not None:
         text += f"; {ratio['estimate']:.2f} times as many for {ratio['arm']} as for {ratio['other']}"
@@ -385,7 +383,7 @@ def _of_bands(found: Mapping[str, Row]) -> str:
     return text
 
 
-# The effect of training on each arm's held-out accuracy. It "moved" only if the interval excludes zero.
+# ---- the effect of training on held-out accuracy, which "moved" only if the interval excludes zero
 
 
 def _training(summary: Sequence[Row], gains: Sequence[Row], form: Form) -> str:
@@ -423,7 +421,7 @@ def _training(summary: Sequence[Row], gains: Sequence[Row], form: Form) -> str:
     return f"{text[0].upper()}{text[1:]}."
 
 
-# Whether one arm's traces lie further apart than another's, and whether more than a shift closes their pass@k.
+# ---- whether one arm's traces lie further apart than another's, and whether more than a shift closes their pass@k
 
 
 def _widths(summary: Sequence[Row], compared: Sequence[Row], gaps: Sequence[Row], form: Form) -> list[str]:
@@ -458,9 +456,9 @@ def _of_two(row: Row, gaps: Sequence[Row], form: Form, trained: bool) -> str:
 
 
 def _closing(row: Row, gaps: Sequence[Row]) -> str:
-    """Return the end of the sentence on two policies' diversity: by how much the gap of their pass@k narrows with k,
-    and which part of that a constant shift of logits does not explain. Only that part counts as diversity. row:
-    comparison of their diversity."""
+    """Return the end of the sentence on two policies' diversity: how much the gap in pass@k narrows with k, and how
+    much of that a constant shift of logits does not explain. Only that part counts as diversity. row: the comparison
+    of their diversity."""
     ends = {(row["arm"], row["step"]), (row["other"], row["other_step"])}
     theirs = [g for g in gaps if {(g["arm"], g["step"]), (g["other"], g["other_step"])} == ends]
     found = {g["metric"]: g for g in theirs if g["estimate"] is not None}

@@ -1,8 +1,8 @@
-"""The first screen of a study: a sentence that answers its question, the population for which it holds, a chart and
+"""The first screen of a study: a sentence that answers its question, the population for which this holds, a chart and
 tiles.
 
-Three words mark the verdicts without a difference, on the page and in the terminal: `Undecided` if the interval that
-decides contains 0, `No difference` if a test shows that the difference is within MARGIN, and `Not compared`.
+If no difference is found, the verdict begins with one of three words: `Undecided` if the interval that decides contains
+0, `No difference` if a test shows that the difference is within MARGIN, and `Not compared`.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from tasks.domain.statistics.means import MARGIN
 from tasks.report import findings
 from tasks.report.tables import minus, number, percent
 
-#: The two policies of a comparison.
+#: Columns of the two policies of a comparison.
 ENDS = (("arm", "step"), ("other", "other_step"))
-#: Accuracy below which a gain within MARGIN is a large part of what is solved.
+#: Accuracy below which a gain within MARGIN is still a large part of what an arm solves.
 FEW = 5 * MARGIN
-#: Order of the verdicts on pairs of arms; the first one present is the study's.
+#: Order of the verdicts on pairs of arms. The study has the first one that occurs.
 VERDICT_ORDER = ("different", "alike", "undecided", "withheld", "unknown")
-#: A sentence lists the differences of at most so many objectives.
+#: The most differences of objectives that a sentence lists.
 LISTED = 3
 OWN = "the study's own objective"
-#: Codes of frequent findings of the audit in words.
+#: Frequent findings of the audit: code → words.
 FINDINGS = {"single_seed": "one training seed only", "form": "answers out of form", "truncation": "completions cut off"}
 FINDINGS |= {"gate": "the form gate was missed", "near_duplicate": "near-duplicates of held-out problems"}
 
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """One figure for each arm, objective or method. values: pairs of name and figure. words: the conclusion about their
-    difference, or what the figure is of."""
+    """One figure for each arm, objective or method. values: pairs of name and figure. words: a sentence on their
+    difference, or on what the figure measures."""
 
     title: str
     values: tuple[tuple[str, str], ...]
@@ -43,9 +43,9 @@ class Tile:
 
 @dataclass(frozen=True, slots=True)
 class Headline:
-    """The words and figures of a first screen. verdict: the answer in one sentence. holds: the smallest difference that
-    the study could find, and the population that the answer holds for. audit: a sentence on the audit's findings; empty
-    if there are none. withheld: labels of the differences that are not drawn because their ends are not compared."""
+    """The text of a first screen. verdict: the answer in one sentence. holds: the smallest difference that the study
+    could find, and the population that the answer holds for. audit: a sentence on the audit's findings; empty if there
+    are none. withheld: labels of differences that the chart leaves out because their ends are not compared."""
 
     verdict: str
     holds: str
@@ -55,10 +55,12 @@ class Headline:
 
 
 def headline(ask: findings.Ask, inputs: Collection[str], looks: int = 1, *, study: str, asks: str = "") -> Headline:
-    """Return the answer to the question of a study: about objectives or a search if the study has them, about width if
-    its question does and nothing was trained, otherwise about its arms. inputs: names of what the report is made from.
-    study: its name. asks: its question; if the question names one objective or one search method, the answer is about
-    that one. looks: see `findings.answer`."""
+    """Return the answer to the question of a study.
+
+    It is about objectives or a search if the study has them, about width if the question is and nothing was trained,
+    and otherwise about the arms. If the question names one objective or search method, the answer is about that one.
+    inputs: names of the report's inputs. study: its name. asks: its question. looks: see `findings.answer`.
+    """
     form, figure = findings.Form(ask("report_form").to_pylist()), answer_figure(inputs, asks)
     rows = ask(figure.query).to_pylist()
     levels = [row for row in rows if row["row"] == "level"]
@@ -103,7 +105,7 @@ def _audit(ask: findings.Ask) -> str:
     return f"The audit has {found} about the design: {findings.listed(kinds)}."
 
 
-# Numbers and names in a sentence.
+# ---- numbers and names in a sentence
 
 
 def _points(share: float) -> str:
@@ -116,12 +118,12 @@ def _points(share: float) -> str:
 
 
 def _tenths(value: float) -> str:
-    """Return one digit after the point; halves are rounded up, as a reader rounds the two digits of the chart."""
+    """Return one digit after the point. Halves are rounded up, as a reader would round the two digits of the chart."""
     return f"{value + 1e-9:.1f}"
 
 
 def _end(share: float) -> str:
-    """Return one end of an interval in points, with more digits if it is close to 0, so that its side of 0 shows.
+    """Return one end of an interval in points, with more digits near 0, so that its sign shows.
 
     >>> _end(0.0345), _end(0.00036), _end(-0.00004), _end(0.0)
     ('+3.5', '+0.04', '−0.004', '0.0')
@@ -137,7 +139,7 @@ def _ends(row: findings.Row, name: str = "gain", sign: int = 1) -> str:
 
 
 def _named(pairs: Sequence[findings.Row], asks: str) -> Sequence[findings.Row]:
-    """Return the pairs whose `other` is the only one that the question names; otherwise all."""
+    """Return the pairs whose `other` is the only one that the question names, or else all pairs."""
 
     def words(text: str) -> str:
         return f" {' '.join(re.findall(r'[a-z0-9]+', text.lower().replace('_', ' ')))} "
@@ -147,7 +149,7 @@ def _named(pairs: Sequence[findings.Row], asks: str) -> Sequence[findings.Row]:
 
 
 def _sentence(row: findings.Row, one: str, verb: str, other: str, *, turned: bool = False) -> str:
-    """Return the sentence on a difference (columns gain, gain_low, gain_high). turned: name the better one first."""
+    """Return the sentence on a difference (columns gain, gain_low, gain_high). turned: name the better arm first."""
     sign = -1 if turned and row["gain"] < 0 else 1
     first, second = (one, other)[::sign]
     than = "more" if sign * row["gain"] >= 0 else "less"
@@ -159,7 +161,7 @@ def _clear(row: findings.Row, name: str = "gain") -> bool:
 
 
 def _decided(pairs: Sequence[bool], what: str) -> str:
-    """Return how many of several comparisons are decided; empty for one."""
+    """Return how many of several comparisons are decided; empty for a single one."""
     if len(pairs) < 2:
         return ""
     counted = f"{sum(pairs)} of the {len(pairs)}" if any(pairs) else f"None of the {len(pairs)}"
@@ -170,8 +172,8 @@ def _decided(pairs: Sequence[bool], what: str) -> str:
 def _not_compared(
     form: findings.Form, pairs: Sequence[findings.Row], sampled: str, why: str, study: str
 ) -> tuple[str, str]:
-    """Return the headline of arms that are not compared. It names all arms that break the form of their answers, or
-    else says why the first pair is not compared."""
+    """Return the headline for arms that are not compared. It names all arms that break the form of their answers, or
+    else says why the first two are not compared."""
     broken = form.broken([arm for arm in form.arms if any(arm in (row["arm"], row["other"]) for row in pairs)], sampled)
     if not broken:
         return (
@@ -183,13 +185,13 @@ def _not_compared(
     return f"Not compared: {broken}.", holds
 
 
-# Arms.
+# ---- arms
 
 
 def _of_gains(
     ask: findings.Ask, form: findings.Form, levels: Sequence[findings.Row], looks: int, study: str
 ) -> tuple[str, str] | None:
-    """Return the verdict on the pair of trained arms that differs most; None without a pair."""
+    """Return the verdict on the two trained arms that differ most; None without two trained arms."""
     gate, rows = findings.broken_gate(ask), findings.gains(ask, looks)
     pairs = [
         (findings.judged(row, form, gate), row)
@@ -238,14 +240,14 @@ def _of_levels(
 
 
 def _solves_more(pairs: Sequence[findings.Row]) -> str:
-    """Return the sentence on the untrained arms that differ most in accuracy."""
+    """Return the sentence on the two untrained arms that differ most in accuracy."""
     row = max(pairs, key=lambda one: (findings.excludes_zero(one, "gain"), abs(one["gain"])))
     words = _sentence(row, row["arm"], "solves", row["other"], turned=True)
     return words if findings.excludes_zero(row, "gain") else f"Undecided: {words}"
 
 
 def _untrained(ask: findings.Ask, arms: Sequence[findings.Row]) -> str:
-    """Return the accuracy of arms that are not compared; of a single arm also how many problems have a gradient."""
+    """Return the accuracy of arms that are not compared. For a single arm, add how many problems have a gradient."""
     if not arms:
         return "Nothing was evaluated."
     if len(arms) > 1:
@@ -266,7 +268,7 @@ def _of_widths(
     differences: Sequence[findings.Row],
     study: str,
 ) -> tuple[str, str]:
-    """Return which of several untrained arms is wider; their accuracy comes second."""
+    """Return which of several untrained arms is wider, and then their accuracy."""
     number_of = _joined("Nothing was trained.", _number(levels))
     if not differences:
         widths = (f"{row['arm']} has the width {number(row['after_width'])}" for row in levels)
@@ -286,12 +288,12 @@ def _of_widths(
     return verdict, _joined(_decided(decided, "pairs of arms"), solved, number_of)
 
 
-# Objectives and searches.
+# ---- objectives and searches
 
 
 def _of_objectives(levels: Sequence[findings.Row], pairs: Sequence[findings.Row], asks: str) -> tuple[str, str]:
-    """Return the verdict on the objectives that gain more or less than the study's own. An objective that the question
-    names, or else the first one of the study, comes first."""
+    """Return the verdict on the objectives that gain more or less than the study's own. The objective that the question
+    names comes first, or else the study's first one."""
     if not pairs:
         return "Not compared: no objective has an interval.", _number(levels)
     asked, on = _named(pairs, asks), len({one["arm"] for one in pairs}) > 1
@@ -320,8 +322,8 @@ def _of_objectives(levels: Sequence[findings.Row], pairs: Sequence[findings.Row]
 
 
 def _width_of_objectives(ask: findings.Ask, asks: str) -> str:
-    """Return the sentence on the objective that differs most from the study's own in correct ways to solve a problem;
-    empty if they were not counted."""
+    """Return the sentence on the objective with the most different number of correct ways to solve a problem, compared
+    with the study's own; empty if ways were not counted."""
     rows = [row for row in ask("report_objectives").to_pylist() if row["metric"].startswith("right ways among")]
     pairs = [row | {"other": row["objective"]} for row in rows if row["over_low"] is not None]
     if not pairs:
@@ -337,7 +339,8 @@ def _width_of_objectives(ask: findings.Ask, asks: str) -> str:
 
 
 def _of_search(levels: Sequence[findings.Row], pairs: Sequence[findings.Row], asks: str) -> tuple[str, str]:
-    """Return the verdict on one method against one rollout, with the tokens of both, and on the two best methods."""
+    """Return the verdict on one method against a single rollout, with the tokens of both, and on the two best
+    methods."""
     methods = [row for row in levels if row["method"] != "first"]
     over = [row for row in pairs if row["against"] == "first"]
     if not over:
@@ -377,11 +380,11 @@ def _joined(*parts: str) -> str:
     return " ".join(filter(None, parts))
 
 
-# Tiles.
+# ---- tiles
 
 
 def _lengths(ask: findings.Ask, inputs: Collection[str]) -> tuple[tuple[str, str], ...]:
-    """Return the mean length of a completion by objective, of a study that compares objectives, otherwise by arm."""
+    """Return the mean length of a completion, by objective if the study compares objectives, and else by arm."""
     if "objectives" in inputs:
         rows = [row for row in ask("report_objectives").to_pylist() if row["metric"] == "length_mean"]
         several = len({row["arm"] for row in rows}) > 1
@@ -397,17 +400,17 @@ def _lengths(ask: findings.Ask, inputs: Collection[str]) -> tuple[tuple[str, str
 def _tiles(
     ask: findings.Ask, form: findings.Form, inputs: Collection[str], levels: Sequence[findings.Row]
 ) -> list[Tile]:
-    """levels: rows of the answer's figure; those of a search have the tokens of each method."""
+    """Return the tiles. levels: rows of the answer's figure; those of a search have the tokens of each method."""
     arms: dict[str, findings.Row] = {}
     for row in ask("report_summary").to_pylist():
-        arms.setdefault(row["arm"], row)  # of each arm its first seed
+        arms.setdefault(row["arm"], row)  # the first seed of each arm
     tests = [row for row in ask("report_band_tests").to_pylist() if row["metric"] == "ratio"]
     costs = ask("report_token_ratios").to_pylist() if "tokens" in inputs else []
     ends = {
         arm: max((row[step] for row in costs for name, step in ENDS if row[name] == arm), default=0) for arm in arms
     }
     costs = [row for row in costs if all(ends.get(row[name]) == row[step] for name, step in ENDS)]
-    # of a study of objectives or of a search, these figures are of one policy, which its arm does not name
+    # if objectives or searches are compared, these figures are about one policy, which its arm does not identify
     start, end = ("the same for every objective", f"with {OWN}") if "objectives" in inputs else ("", "")
     spent = tuple((row["label"], f"{row['tokens']:,.0f}") for row in levels if row.get("tokens"))
     if spent:
@@ -463,7 +466,7 @@ def _wider(ask: findings.Ask) -> str:
 
 
 def _differ(rows: Sequence[findings.Row], names: tuple[str, str, str], word: str, even: float) -> str:
-    """Return the conclusion about the difference of two arms. even: the value without a difference."""
+    """Return the conclusion about the difference of two arms. even: the value that means no difference."""
     known = [row for row in rows if row[names[1]] is not None and row["arm"] != row["other"]]
     if len(known) != 1:
         return ""

@@ -1,4 +1,4 @@
-"""The first screen of one value of a matrix also has the answers of the other values that are in the store."""
+"""A matrix of studies that differ in one value. A report's first screen also shows the answers for the other values."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from tasks.report.findings import Row, listed
 from tasks.report.headline import Headline
 from tasks.stage import store
 
-#: Figure of an answer, and whether the study trains → the meaning of a difference of two arms.
+#: (figure of the answer, whether the study trains) → what a difference of two arms means.
 VERBS = {("answer_gain", True): "gained more than", ("answer_gain", False): "solves more than"}
 VERBS |= {("answer_width", False): "is wider than"}
 
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A value of the matrix, such as `temperature 0.7`, and the rows of the query that answers its study."""
+    """A value of the matrix, such as `temperature 0.7`, with the rows of the query that answers its study."""
 
     name: str
     rows: tuple[Row, ...]
@@ -48,7 +48,7 @@ def _order(name: str) -> tuple[float, str]:
 
 
 def _rows(figure: Figure, report: Ref, arms: Sequence[str]) -> pa.Table | None:
-    """Return the rows of another report's answer; None if it was deleted, or is of an older version."""
+    """Return the rows of another report's answer; None if it was deleted or has an older version."""
     try:
         refs = report_inputs(store().manifest(report).recipe)
         withheld = orjson.loads((store().files(report) / "answer.json").read_bytes()).get("withheld", ())
@@ -59,8 +59,8 @@ def _rows(figure: Figure, report: Ref, arms: Sequence[str]) -> pa.Table | None:
 
 
 def chart_of(values: Sequence[Value], chart: Chart, arms: Sequence[str]) -> tuple[Chart, pa.Table]:
-    """Return the chart of all values and its rows: one line for each value, with both arms, and one for their
-    difference, first arm minus the other."""
+    """Return the chart of all values and its rows: one line for each value with both arms, and one for their
+    difference, first arm minus second."""
     rows = [
         _turned(row, chart.y, arms[0]) | {"label": value.name}
         for value in values
@@ -81,8 +81,8 @@ def _turned(row: Row, y: str, first: str) -> Row:
 def at_all_values(
     first: Headline, values: Sequence[Value], own: str, y: str, verb: str, arms: Sequence[str]
 ) -> Headline:
-    """Return the headline with the verdict over all values first, and that of this report's value second. y: column of
-    the difference. verb: its meaning, such as `is wider than`."""
+    """Return the headline with the verdict over all values first, and then that of this report's value. y: column of
+    the difference. verb: what it means, such as `is wider than`."""
     pairs = [
         (value.name.rpartition(" ")[2], _turned(row, y, arms[0]))
         for value in values

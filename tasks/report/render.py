@@ -1,8 +1,7 @@
-"""The report: one self-contained page and its Markdown version, every figure tied to a query and to artifacts.
+"""The report: one self-contained page and its Markdown version, where every figure has its query and artifacts.
 
-This module computes no figures: named queries over the inputs' rows give the figures, and `tasks.domain` formats and
-draws them. Text that depends on the clock is inside `<time>`, so that the rest is identical in every run of the same
-experiment.
+This module computes no figures. Named queries compute them from the rows of the inputs, and `tasks.domain` formats and
+draws them. Text that depends on the clock is inside `<time>`. The rest is identical in every run of an experiment.
 """
 
 from __future__ import annotations
@@ -33,11 +32,13 @@ from tasks.stage import Payload, making, stage, store, workdir
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setup(Group):
-    """The study as the report names it. arms: in the order of lists and colours. model: its name, a label. Further
-    labels: title and about, the study's name and purpose; changes, the differences from its base profile; settings, the
-    whole study as a file; prompts, of each arm; command, which runs it; asks, the question and the page's title;
-    registered, a sentence; earlier_looks, reports on the same question; beside, `VALUE REPORT` for each other value of
-    the matrix that the study belongs to.
+    """The study as the report describes it.
+
+    - arms: in the order of lists and colours. model: its name.
+    - Labels: title, about: the study's name and purpose. changes: differences from its base profile. settings: the
+      whole study as a file. prompts: those of each arm. command: the command that runs it. asks: the question, which is
+      the page's title. registered: a sentence. earlier_looks: earlier reports on the same question. beside: `VALUE
+      REPORT` for each other value of the study's matrix.
     """
 
     profile: str
@@ -65,7 +66,7 @@ STYLES = {f"s{n}": style for n, style in enumerate(figures.ARM_STYLES)} | {
 
 
 def style_sheet() -> str:
-    """Return the style sheet: light, or dark if the reader's system is dark; light for print."""
+    """Return the style sheet: light or dark as on the reader's system, and light for print."""
     palette = figures.PAGE_STYLES | STYLES
     light, dark = (f":root{{{figures.variables(palette, dark=on)}}}" for on in (False, True))
     by_medium = f"@media(prefers-color-scheme:dark){{{dark}}}\n@media print{{{light}}}"
@@ -73,14 +74,14 @@ def style_sheet() -> str:
 
 
 MOST_REFS = 6
-#: Characters of a table's line that fit a page of 1,280 pixels, alone and beside another figure.
+#: Characters in a line of a table on a page of 1,280 pixels, alone and next to another figure.
 WIDE, NARROW = 128, 58
 
 
 @stage(Report, version=22)
 def render_report(*, setup: Setup, problems: Problems, evidence: Evidence, tables: Tables) -> Payload:
-    """Rows: one per arm and seed (the query report_summary). Files: report.html, report.md; answer.json and answer.png,
-    the words and the chart of the first screen."""
+    """Render the report. Rows: one per arm and seed (the query report_summary). Files: report.html and report.md, and
+    text and chart of the first screen in answer.json and answer.png."""
     refs, name = inputs_by_name(problems, evidence, tables), setup.title or setup.profile
     with views(inputs_of(store(), refs), helper_tables(refs, setup.arms)) as view:
         summary = view.ask("report_summary").cast(Report.schema)
@@ -133,8 +134,8 @@ def render_report(*, setup: Setup, problems: Problems, evidence: Evidence, table
 
 
 def final_rollouts_of(report: Ref) -> tuple[str, ...]:
-    """Return the final rollouts of a report; a report that was deleted stands for itself. The same rollouts in a report
-    of another version are no second look."""
+    """Return the final rollouts of a report, or the report itself if it was deleted. A report of another version with
+    the same rollouts is therefore no second look."""
     try:
         return tuple(report_inputs(store().manifest(report).recipe).get("final", ()))
     except (OSError, UserError):
@@ -149,9 +150,9 @@ def _figure(
     looks: int = 1,
     withheld: Sequence[str] = (),
 ) -> dict[str, object]:
-    """Return one figure for the templates; a figure that cannot be shown gives the reason in its place. looks: after
-    several, the difference of gains is drawn with the interval valid over all of them. withheld: labels of the rows of
-    an answer that are left out."""
+    """Return one figure for the templates. A figure that cannot be shown has the reason in its place. looks: after
+    several, the interval of the difference of gains is the one that is valid over all looks. withheld: labels of rows
+    of an answer to leave out."""
     sources = [text for name in figure.sources for text in refs.get(name, [])]
     table, drawings, why, caption = None, "", "", figure.caption
     if not refs.get(figure.sources[0]):
@@ -159,7 +160,7 @@ def _figure(
     else:
         try:
             rows = view.ask(figure.query)
-        except UserError as error:  # an older artifact lacks a column
+        except UserError as error:  # an artifact of an older version lacks a column
             why = f"Not shown: {error}"
         else:
             if looks > 1 and "sequence_low" in rows.column_names:
@@ -187,7 +188,7 @@ def _figure(
 
 
 def _provenance(store: Store, inputs: Sequence[Ref]) -> dict[str, object]:
-    """Return all ancestors of the report, each artifact once; versions and commands."""
+    """Return everything that the report was made from, each artifact once, with versions and commands."""
     artifacts, commands, versions = [], set(), dict[str, str]()
     for ref in sorted({ref for top in inputs for _, ref, _ in lineage(store, top)}):
         manifest = store.manifest(ref)
@@ -223,6 +224,6 @@ def _rendered(name: str, page: dict[str, object]) -> str:
 
 
 def _markdown(value: object) -> str:
-    """Return the escaped text of a cell or a sentence."""
+    """Return the text of a cell or sentence, with Markdown's characters escaped."""
     text = str(value).replace("&", "&amp;").replace("<", "&lt;").replace("\n", " ")
     return "".join(f"\\{c}" if c in "|`*_[]\\" else c for c in text)

@@ -1,4 +1,4 @@
-"""Rows formatted for readers: units by column name, intervals beside their value, text truncated and never executed."""
+"""Rows formatted for readers: units by column name, intervals next to their value, and long text truncated."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from dataclasses import dataclass
 
 from storage.reading.figures import is_gain, is_p_value, is_share
 
-#: A cell longer than this is shown cut, with its length.
+#: Most characters of a cell. A longer text is truncated, with a note on its length.
 MAX_CHARS = 300
-#: A table longer than this is shown cut, with the number of its rows.
+#: Most rows of a table. A longer table is truncated, with a note on the number of its rows.
 MAX_ROWS = 60
 
 
 @dataclass(frozen=True, slots=True)
 class PrintedTable:
-    """A table as printed. `numeric`: right-aligned columns."""
+    """A table as it is printed. `numeric`: whether each column is right-aligned."""
 
     columns: tuple[str, ...]
     numeric: tuple[bool, ...]
@@ -24,7 +24,7 @@ class PrintedTable:
     note: str
 
     def parts(self, most: int) -> list[PrintedTable]:
-        """Return tables of at most so many characters a line, each with the first columns that name its rows.
+        """Return tables with at most `most` characters a line. Each repeats the first columns, which name the rows.
 
         >>> wide = PrintedTable(("arm", "rate", "n"), (False, True, True), (("panel", "12.5 %", "40"),), "")
         >>> [part.columns for part in wide.parts(16)]
@@ -48,12 +48,12 @@ class PrintedTable:
         )
 
 
-#: A longer cell of text is wrapped.
+#: A cell with more characters of text is wrapped.
 WRAPPED = 30
 
 
 def _width(name: str, cells: Sequence[str]) -> int:
-    """Return the width of a column in characters, including the space after it. The column's name is broken between
+    """Return the width of a column in characters, with the space after it. Long column names are broken between
     words."""
     return max(max(map(len, name.split()), default=0), *(min(len(cell), WRAPPED) for cell in cells), 0) + 2
 
@@ -65,7 +65,7 @@ def number(value: float | None, digits: int = 3) -> str:
     """
     if value is None or not math.isfinite(value):
         return "–"
-    if abs(value) < 1e-12:  # what a difference of equal sums leaves
+    if abs(value) < 1e-12:  # rounding error of a difference of equal sums
         return "0"
     if value == int(value) and abs(value) < 1e15:
         return f"{int(value):,}"
@@ -79,7 +79,7 @@ def percent(value: float | None) -> str:
 
 
 def minus(text: str) -> str:
-    """Return the text with a minus sign that is as wide as a plus."""
+    """Return the text with a minus sign that is as wide as a plus sign."""
     return text.replace("-", "−")
 
 
@@ -109,15 +109,15 @@ def spell(name: str, value: object) -> str:
 
 
 def cut(text: str, most: int = MAX_CHARS) -> str:
-    """Return a text in one line; a long text is truncated, with a note. Control characters are replaced by their
+    """Return a text in one line. A long text is truncated, with a note. Control characters are replaced by their
     names."""
     line = "".join(c if c.isprintable() else {"\n": "⏎", "\t": " "}.get(c, "\ufffd") for c in text[:most])
     return line if len(text) <= most else f"{line}… ({len(text):,} characters)"
 
 
 def printed_table(rows: Sequence[Mapping[str, object]], columns: Sequence[str], most: int = MAX_ROWS) -> PrintedTable:
-    """Return rows as they are printed. Columns `x_low` and `x_high` become the interval of `x`. A column without any
-    value is omitted, and a note names it. most: number of rows that are printed."""
+    """Return rows as they are printed. Columns `x_low` and `x_high` become the interval of `x`. A column without values
+    is left out, and a note names it. most: the largest number of rows to print."""
     joined = [c for c in columns if not _is_bound(c, columns)]
     kept = [c for c in joined if not rows or any(row[c] is not None for row in rows)]
     missing = [c for c in joined if c not in kept and c != "reason"]
@@ -140,7 +140,7 @@ def _with_interval(row: Mapping[str, object], column: str) -> str:
     return f"{value} [{spell(column, low).removesuffix(' pp').removesuffix(' %')}, {spell(column, high)}]"
 
 
-# A printed table in LaTeX, with booktabs.
+# ---- a printed table in LaTeX, with booktabs
 
 SIGNS = str.maketrans(
     {c: f"\\{c}" for c in "&%$#_{}"}
