@@ -1,8 +1,8 @@
 """Adapter files: check whether an adapter can be served or trained on, read it, and write the learner's.
 
-Stored adapters have PEFT's format. In PEFT's format a mixture's adapter has 37,000 named matrices, and reading them
-takes longer than merging the weights. The learner therefore gives the next step's adapter to a merging sampler as
-`served.safetensors`: in the sampler's type, with the experts of a layer and projection stacked.
+Stored adapters have PEFT's format, in which a mixture's adapter has 37,000 named matrices. Reading them takes longer
+than merging the weights. So a sampler that merges gets the next step's adapter as `served.safetensors`: in the
+sampler's type, with the experts of a layer and projection in one array.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 ADAPTER, WEIGHTS = ADAPTER_FILES
-#: The next step's adapter for a merging sampler, beside or instead of PEFT's files.
+#: File with the next step's adapter for a sampler that merges, next to PEFT's files or without them.
 SERVED = "served.safetensors"
-#: File with the base model of the adapter; imported adapters have none, and their base is not checked.
+#: File with the base model of the adapter. Imported adapters have none, so their base is not checked.
 OF_BASE = "base_model.json"
 #: Prefix of layer names in adapter files.
 PREFIX = "base_model.model."
-#: Fields of adapter_config.json with the only values that the samplers support.
+#: Fields of adapter_config.json for which the samplers support only these values.
 PLAIN: Mapping[str, tuple[object, ...]] = {
     "use_dora": (None, False),
     "bias": (None, "none"),
@@ -52,7 +52,7 @@ PLAIN: Mapping[str, tuple[object, ...]] = {
     "layer_replication": (None, []),
     "alpha_pattern": (None, {}),
     "use_rslora": (None, False),
-    # other initialisations change the base weights
+    # any other initialisation changes the base weights
     "init_lora_weights": (None, True, False, "gaussian", "eva", "orthogonal"),
 }
 _EXPERT = re.compile(r"\.experts\.\d+\.")
@@ -62,8 +62,8 @@ Shapes = Mapping[str, tuple[int, ...]]
 
 @dataclass(frozen=True, slots=True)
 class AdapterFiles:
-    """An adapter in a folder. rank: rank of linear layers; expert_rank: rank of experts, or None. shapes: shapes of its
-    matrices, keyed by PEFT's names without their prefix."""
+    """An adapter in a folder. rank: of linear layers; expert_rank: of experts, or None. shapes: those of its matrices,
+    by PEFT's names without their prefix."""
 
     folder: Path
     rank: int
@@ -83,8 +83,8 @@ class AdapterFiles:
         return hashlib.sha256("".join(lines).encode()).hexdigest()
 
     def check_base(self, base: Path) -> None:
-        """Raise UserError if the adapter was trained on other weights than those in `base`, or has layers or widths
-        that the model lacks: engines would ignore them or fail."""
+        """Raise UserError if the adapter was trained on other weights than those in `base`, or if the model lacks its
+        layers or widths. Engines would ignore such layers or fail."""
         marked = self.folder / OF_BASE
         trained_on = json.loads(marked.read_text()) if marked.is_file() else None
         if trained_on and trained_on["weights_identity"] not in (weights_identity(base), former_identity(base)):
@@ -95,7 +95,7 @@ class AdapterFiles:
         stored = stored_weights(base)
         there = {name.rpartition(".")[0]: weight for name, weight in stored.items()}
         with_experts = {name.partition(".experts.")[0] for name in there if ".experts" in name}
-        # transformers adds this to the names of a model that was saved without its head
+        # if a model was saved without its head, transformers adds this to the names
         headless = "" if any(name.startswith("model.") for name in there) else "model."
         for name in _layers(self.shapes):
             weight = there.get(name) or there.get(name.removeprefix(headless))
@@ -134,7 +134,7 @@ class AdapterFiles:
 
 
 def adapter_files(folder: Path) -> AdapterFiles:
-    """Read a folder's adapter. Raise UserError if the adapter cannot be served."""
+    """Read the adapter in a folder. Raise UserError if it cannot be served."""
     config = adapter_config(folder)
     kind, rank = config.get("peft_type"), config.get("r")
     if kind != "LORA" or not isinstance(rank, int) or rank < 1:
@@ -176,7 +176,7 @@ def ranks(shapes: Shapes) -> tuple[dict[str, int], dict[str, int]]:
 
 
 def adapter_config(folder: Path) -> dict[str, Any]:
-    """Return adapter_config.json. Errors: UserError if the folder has no readable PEFT adapter."""
+    """Return adapter_config.json. Raise UserError if the folder has no readable PEFT adapter."""
     try:
         config = json.loads((folder / ADAPTER).read_text())
     except (OSError, ValueError) as error:
@@ -187,8 +187,8 @@ def adapter_config(folder: Path) -> dict[str, Any]:
 
 
 def _shapes(path: Path) -> Shapes:
-    """Return the shapes of an adapter's matrices, by PEFT's names without their prefix. Errors: UserError for other
-    contents than pairs of matrices of the decoder's linear layers."""
+    """Return the shapes of an adapter's matrices, by PEFT's names without their prefix. Raise UserError if the file has
+    anything but pairs of matrices of the decoder's linear layers."""
     found = {name: weight.shape for name, weight in weights_of(path).items()}
     shapes = {name.removeprefix(PREFIX): shape for name, shape in found.items() if name.startswith(PREFIX)}
     layers = [name for name in _layers(shapes) if name.rpartition(".")[2] != "lm_head"]
@@ -205,8 +205,8 @@ def _shapes(path: Path) -> Shapes:
 
 @dataclass(frozen=True, slots=True)
 class Products:
-    """The matrices of an adapter. pairs: (A, B) by name in the base model; for experts (A: ExRxI, B: ExOxR) of a whole
-    layer, by `experts.<projection>`. Ranks may differ between matrices."""
+    """The matrices of an adapter. pairs: (A, B) by name in the base model. The experts of a layer have one pair (A:
+    ExRxI, B: ExOxR), by `experts.<projection>`. Matrices may have different ranks."""
 
     pairs: Mapping[str, tuple[Tensor, Tensor]]
     alpha: float
@@ -228,8 +228,8 @@ def served_file(folder: Path) -> Path:
 
 
 def served_name(adapter: ServedAdapter) -> str:
-    """Return the adapter's name for engines and servers: its own, and a digest of the file's path, inode, size and
-    time. An engine therefore never has two adapters under one name."""
+    """Return the adapter's name for engines and servers: its own, and a hash of the file's path, inode, size and time.
+    So an engine never has two adapters under one name."""
     file = served_file(adapter.folder)
     at = file.stat()
     stamp = f"{file.resolve()}:{at.st_dev}:{at.st_ino}:{at.st_size}:{at.st_mtime_ns}"
@@ -237,7 +237,8 @@ def served_name(adapter: ServedAdapter) -> str:
 
 
 def read_served(folder: Path, device: str = "cpu") -> Products:
-    """Return an adapter in either format. Raise ValueError for layers other than linear layers and experts."""
+    """Return an adapter from a file of either format. Raise ValueError for other layers than linear ones and
+    experts."""
     from safetensors import safe_open
     from safetensors.torch import load_file
 
@@ -255,7 +256,7 @@ def read_served(folder: Path, device: str = "cpu") -> Products:
 
 
 def _stacked(pairs: Mapping[str, tuple[Tensor, Tensor]]) -> dict[str, tuple[Tensor, Tensor]]:
-    """Stack experts, which have separate names in PEFT's files, by layer and projection."""
+    """Stack the experts of each layer and projection, which PEFT's files name one by one."""
     import torch
 
     found = {name: pair for name, pair in pairs.items() if not _NAMED_EXPERT.fullmatch(name)}
@@ -270,14 +271,14 @@ def _stacked(pairs: Mapping[str, tuple[Tensor, Tensor]]) -> dict[str, tuple[Tens
 
 
 def write_served(folder: Path, flat: Tensor, stacks: Shapes, alpha: float) -> None:
-    """Write an adapter for a merging sampler. flat: all matrices of `stacks`, concatenated, on any device."""
+    """Write an adapter for a sampler that merges. flat: all matrices of `stacks` in one vector, on any device."""
     _write(folder / SERVED, flat, stacks, {"alpha": str(alpha)})
 
 
 def write_peft(
     folder: Path, base: Path, flat: Tensor, dtype: torch.dtype, shapes: Shapes, learner: LearnerConfig
 ) -> None:
-    """Write an adapter in PEFT format in `dtype`. flat: all matrices of `shapes`, concatenated, on any device."""
+    """Write an adapter in PEFT format in `dtype`. flat: all matrices of `shapes` in one vector, on any device."""
     _write(folder / WEIGHTS, flat.to(dtype), {PREFIX + name: shape for name, shape in shapes.items()}, {"format": "pt"})
     of_base = {"name": base.name, "weights_identity": weights_identity(base)}
     (folder / OF_BASE).write_text(json.dumps(of_base, indent=2) + "\n")
@@ -293,7 +294,7 @@ def _write(file: Path, flat: Tensor, shapes: Shapes, metadata: dict[str, str]) -
 
 
 def _config(base: Path, shapes: Shapes, learner: LearnerConfig) -> dict[str, object]:
-    """Return adapter_config.json. If experts have a separate rank, `r` is theirs and the other layers are exceptions,
+    """Return adapter_config.json. If experts have their own rank, `r` is theirs and other layers are exceptions,
     because peft splits fused experts by `r` and ignores rank patterns."""
     linear, experts = ranks(shapes)
     of_linear = {".".join(name.split(".")[-2:]): rank for name, rank in linear.items()}
@@ -313,8 +314,8 @@ def _config(base: Path, shapes: Shapes, learner: LearnerConfig) -> dict[str, obj
 def read_peft(
     folder: Path, base: Path, shapes: Shapes, learner: LearnerConfig, *, whole: bool = True
 ) -> dict[str, Tensor]:
-    """Return the matrices by name. whole: False accepts an adapter of some layers; the adapter of other layers is then
-    zero. Errors: UserError if they do not fit this base, recipe and shapes."""
+    """Return the matrices by name. Raise UserError if they do not fit base, recipe and shapes. whole: False accepts an
+    adapter of some layers, and returns zeros for the others."""
     import torch
     from safetensors.torch import load_file
 

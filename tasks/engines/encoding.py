@@ -1,4 +1,4 @@
-"""Sentence encoders (traces to unit vectors), and the labelled traces that calibrate a partition's threshold."""
+"""Sentence encoders, which turn traces into unit vectors, and the labelled traces that calibrate thresholds."""
 
 import hashlib
 import os
@@ -17,13 +17,13 @@ from tasks.domain.statistics.windows import Window
 from tasks.engines.hardware import quiet_libraries, settle_threads
 from tasks.engines.model_files import model_files
 
-#: Texts of one forward pass: few enough for a CPU's cache, enough to use a GPU with little padding.
+#: Texts of one forward pass: few enough for a CPU's cache, and enough for a GPU with little padding.
 BATCH = {"cpu": 4, "cuda": 32}
 
 
 class SentenceEncoder:
-    """A sentence-transformers folder (all-mpnet-base-v2, all-MiniLM-L6-v2), loaded without the hub. max_tokens: limit
-    of a text in tokens, including special tokens."""
+    """A sentence-transformers model (all-mpnet-base-v2, all-MiniLM-L6-v2) from a folder, without the hub. max_tokens:
+    the longest text in tokens, including special tokens."""
 
     def __init__(self, folder: Path, *, name: str, max_tokens: int) -> None:
         os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -49,13 +49,13 @@ class SentenceEncoder:
 
     def encode(self, texts: Sequence[str], window: Window | None = None) -> tuple[np.ndarray, np.ndarray]:
         """Return (vectors_ND float32 of norm 1, coverage_N). The coverage is the share of a text's tokens that the
-        encoder read. window: the part of each text to encode; None for its beginning up to max_tokens."""
+        encoder read. window: the part of each text to encode; None: its beginning up to max_tokens."""
         vectors_WND, coverage_WN = self.encode_windows(texts, [window])
         return vectors_WND[0], coverage_WN[0]
 
     def encode_windows(self, texts: Sequence[str], windows: Sequence[Window | None]) -> tuple[np.ndarray, np.ndarray]:
         """Return (vectors_WND, coverage_WN) for several windows of each text. A text that is shorter than its windows
-        is encoded once. Errors: UserError if a vector is not finite."""
+        is encoded once. Raise UserError if a vector is not finite."""
         if not texts:
             size = self.model.get_embedding_dimension() or 0
             return np.zeros((len(windows), 0, size), np.float32), np.zeros((len(windows), 0))
@@ -76,7 +76,7 @@ class SentenceEncoder:
         return vectors_WND, coverage_WN
 
     def _vectors(self, texts: Sequence[str]) -> np.ndarray:
-        """Return the vectors of texts; equal texts are encoded once."""
+        """Return the vectors of texts. Equal texts are encoded once."""
         once = list(dict.fromkeys(texts))
         with quick_products(self.model.device.type):
             vectors = self.model.encode(
@@ -92,7 +92,7 @@ class SentenceEncoder:
 
 @contextmanager
 def quick_products(device: str) -> Iterator[None]:
-    """Use TF32 for float32 products on a GPU: twice as fast, and cosines change by up to 3e-5."""
+    """Use TF32 for float32 products on a GPU. It is twice as fast, and changes cosines by up to 3e-5."""
     import torch
 
     before = torch.get_float32_matmul_precision()
@@ -108,7 +108,7 @@ FILE = Path(__file__).with_name("labelled_traces.jsonl")
 
 @dataclass(frozen=True, slots=True)
 class LabelledProblem:
-    """A problem's solutions, each in two wordings. solutions: the label of each of `traces`."""
+    """A problem's solutions, each in two wordings. solutions: for each of `traces`, the label of its solution."""
 
     problem: str
     traces: Sequence[str]

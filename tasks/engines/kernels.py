@@ -1,11 +1,11 @@
 """Triton kernels for a GPU.
 
-`gated_backward`: the backward pass of silu(gate) * up over routed rows. The kernel reads and writes each number once;
-the version compiled by torch takes 3.5 times as long as its memory traffic.
+`gated_backward`: the backward pass of silu(gate) * up over routed rows. It reads and writes each number once. The
+version that torch compiles takes 3.5 times as long as its memory traffic.
 
 `sample_tokens`: one sampled token per row of logits, and its log-prob. vLLM adds noise to each logit, takes the
 largest, and reads the logits again for the log-prob. Here the first kernel reads the logits once and sums exp(logit) by
-block; the second draws a block and a token of this block, each with a probability proportional to its sum.
+block. The second chooses a block, and then a token of that block, with probabilities proportional to these sums.
 """
 
 import torch
@@ -16,7 +16,7 @@ from torch import Tensor
 
 def gated_backward(grad_RI: Tensor, gate_up: Tensor, weight_R: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Return (inner, gradient of gate and up, gradient of the row's weight in float32), like `experts._gated_backward`.
-    gate_up: R x 2I; rows of both are contiguous."""
+    gate_up: R x 2I. The rows of both inputs must be contiguous."""
     rows, width = grad_RI.shape
     inner, both = torch.empty_like(grad_RI), torch.empty_like(gate_up)
     grad_weight_R = torch.empty(rows, dtype=torch.float32, device=grad_RI.device)
@@ -47,14 +47,14 @@ def _rows(grads, gate_up, weights, inner, both, grad_weights, width, BLOCK: tl.c
     tl.store(grad_weights + row, tl.sum(grad * product))
 
 
-#: Logits of a block, and blocks per program: 19 programs for a row of 152,000.
+#: Logits of a block, and blocks of a program. A row of 152,000 logits has 19 programs.
 BLOCK, BLOCKS = 1024, 8
 
 
 def sample_tokens(logits_BV: Tensor, slots_B: Tensor, seeds_S: Tensor, positions_B: Tensor, table_SL: Tensor) -> Tensor:
-    """Return int64 of [B]: a token per row, drawn by softmax of its logits, and store its log-prob at
-    table_SL[slot, position]; a row without a slot (-1) uses the last one. The draw is a function of the row's logits,
-    the slot's seed and the position. logits_BV: rows may be strided, entries of a row not."""
+    """Sample a token per row by the softmax of its logits, and return the tokens (int64 of [B]). Store each log-prob at
+    table_SL[slot, position]; a row without a slot (-1) uses the last slot. The token depends only on the row's logits,
+    the slot's seed and the position. logits_BV: rows may be strided, but each row is contiguous."""
     rows, vocabulary = logits_BV.shape
     blocks = triton.cdiv(vocabulary, BLOCK)
     largest_BK = torch.empty((rows, blocks), dtype=torch.float32, device=logits_BV.device)
@@ -86,7 +86,7 @@ def _block_sums(logits, stride, vocabulary, largest, sums, blocks, BLOCK: tl.con
     at = number[:, None] * BLOCK + tl.arange(0, BLOCK)[None, :]
     x = tl.load(logits + row * stride + at, mask=at < vocabulary, other=float("-inf")).to(tl.float32)
     top = tl.max(x, axis=1)
-    # a block of -inf only: its sum is 0, not NaN
+    # a block of only -inf has sum 0, not NaN
     base = tl.where(top > float("-inf"), top, 0.0)
     total = tl.sum(tl.exp(x - base[:, None]), axis=1)
     tl.store(largest + row * blocks + number, base, mask=number < blocks)
@@ -132,7 +132,7 @@ def _draw(
 
 @triton.jit
 def _drawn(weights, number, uniform):
-    """Return an index with probability weight / sum of weights. A rounded sum never selects a weight of 0."""
+    """Return an index with a probability proportional to its weight. Rounding never selects a weight of 0."""
     upto = tl.cumsum(weights)
     last = tl.max(tl.where(weights > 0, number, 0))
     return tl.minimum(tl.sum((upto <= uniform * tl.max(upto)).to(tl.int32)), last)

@@ -1,8 +1,8 @@
-"""Checks from config.json whether a model fits into memory and whether the engines support it, before anything is
-loaded or paid for; and the estimates that `plan` prints and engines start with.
+"""Checks from config.json, before anything is loaded or paid for: whether a model fits into memory, and whether the
+engines support it. Also the estimates that `plan` prints and engines start with.
 
 `Policy.try_longest` tests whether the longest pack fits, after the learner's model is loaded. The learner supports
-plain attention and a plain head. Tested model types are listed; of any model the log-probs are compared with the
+plain attention and a plain head. Tested model types are listed here. For any model, the log-probs are compared with the
 model's own after loading (learning/policy.py).
 """
 
@@ -18,18 +18,18 @@ from tasks.engines.hardware import Execution, Hardware, engine_name, merges_adap
 from tasks.engines.model_files import loaded_bytes, num_experts, read_config
 
 GIB = 1 << 30
-#: Memory of vLLM for a step and its CUDA graphs (0.61 GiB for 39 of them, measured on an H200).
+#: Memory that vLLM needs for a step and for its CUDA graphs (39 graphs took 0.61 GiB on an H200).
 _WORKING = 3 * GIB // 2
-#: Ranks that vLLM can allocate slots for.
+#: Ranks of adapters for which vLLM can allocate slots.
 _SLOT_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
-#: Predicted tokens whose logits exist at once in the learner.
+#: Number of predicted tokens whose logits the learner has in memory at once.
 LOGPROB_CHUNK = 2048
-#: More rows than any pack has.
+#: A number of rows that no pack has.
 UNBOUNDED = 1 << 62
 
 
 def execution_on(hardware: Hardware, config: dict[str, Any]) -> Execution:
-    """Return how a base model with this config is trained on this hardware."""
+    """Return how this hardware trains a base model with this config."""
     merges = hardware.device == "cuda" and merges_adapters(config, hardware)
     return Execution(
         device=hardware.device,
@@ -47,8 +47,8 @@ def execution_on(hardware: Hardware, config: dict[str, Any]) -> Execution:
 
 
 def size(config: dict[str, Any], name: str, *others: str) -> int:
-    """Return a number of a decoder's shape, by the first of these names in its config.json. Errors: UserError if it has
-    none of them, or no whole number above 0."""
+    """Return a number from a decoder's config.json, under the first of these names that it has. Raise UserError if it
+    has none of them, or if the number is not a positive whole number."""
     found = next((config[each] for each in (name, *others) if config.get(each) is not None), None)
     if not isinstance(found, int) or found < 1:
         value = f"no {name}" if found is None else f"{name} {found!r}"
@@ -61,8 +61,8 @@ def size(config: dict[str, Any], name: str, *others: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The shape of a decoder. inner: width of an MLP, or of one expert. head: width of one attention head. experts: 0
-    if dense."""
+    """The shape of a decoder. inner: width of an MLP or of one expert. head: width of one attention head. experts: 0
+    for a dense model."""
 
     layers: int
     hidden: int
@@ -74,7 +74,7 @@ class Shape:
 
     @classmethod
     def of(cls, config: dict[str, Any]) -> "Shape":
-        """Read the shape from config.json. Errors: see `size`."""
+        """Read the shape from config.json. Raise UserError as `size` does."""
         heads, hidden = size(config, "num_attention_heads"), size(config, "hidden_size")
         experts = num_experts(config)
         inner = size(config, *(["moe_intermediate_size"] if experts else []), "intermediate_size")
@@ -95,7 +95,8 @@ class Shape:
 def lora_parameters(
     config: dict[str, Any], rank: int, targets: Sequence[str] = ALL_LINEAR, expert_rank: int | None = None
 ) -> int:
-    """Return the number of LoRA parameters of the targeted layers; of every expert, of rank expert_rank if set."""
+    """Return the number of LoRA parameters of the targeted layers, and of every expert with rank expert_rank (if
+    set)."""
     one = Shape.of(config)
     q, kv = one.heads * one.head + one.hidden, one.kv_heads * one.head + one.hidden
     sides = {"q_proj": q, "k_proj": kv, "v_proj": kv, "o_proj": q}
@@ -104,7 +105,7 @@ def lora_parameters(
 
 
 def slot_rank(lora_rank: int) -> int:
-    """Return the rank of vLLM's smallest slot for an adapter. Errors: UserError if the rank is too large."""
+    """Return the rank of the smallest slot of vLLM for an adapter. Raise UserError if the rank is too large."""
     if lora_rank > _SLOT_RANKS[-1]:
         raise UserError(f"LoRA rank {lora_rank}: vLLM serves at most {_SLOT_RANKS[-1]}")
     return next(rank for rank in _SLOT_RANKS if rank >= lora_rank)
@@ -114,8 +115,9 @@ class SamplerBytes(NamedTuple):
     """Bytes of each GPU of a sampling engine.
 
     weights: the engine's part of the weights, unmerged adapters, and working memory. merging: a second copy of the
-    weights; for a mixture, whose base is in pinned host memory, the experts of two layers in transfer and float32
-    copies of one. cache: KV cache of one rollout of `max_model_len` tokens, without which vLLM does not start.
+    weights. The base of a mixture is in pinned host memory instead, and `merging` is the experts of two layers in
+    transfer and float32 copies of one. cache: the KV cache of one rollout of `max_model_len` tokens, which vLLM needs
+    to start.
     """
 
     weights: float
@@ -124,7 +126,7 @@ class SamplerBytes(NamedTuple):
 
 
 def sampler_bytes(base: Path, hardware: Hardware, lora_rank: int) -> SamplerBytes:
-    """Estimate the memory of a sampling engine. lora_rank: of served adapters; 0: none."""
+    """Estimate the memory of a sampling engine. lora_rank: rank of served adapters; 0 without any."""
     config, width, parts = read_config(base), hardware.bytes_per_value, hardware.tensor_parallel
     one, merging, slots = Shape.of(config), 0, 0
     if lora_rank and merges_adapters(config, hardware):
@@ -145,7 +147,7 @@ def _size(of: float) -> str:
 
 
 def check_sampler_memory(base: Path, hardware: Hardware, lora_rank: int, total: int) -> int:
-    """Return the bytes of each GPU for the engine itself: its share of `total` without the memory for merging. Errors:
+    """Return the bytes of each GPU for the engine itself: its share of `total`, without the memory for merging. Raise
     UserError if the share is too small."""
     needed, share = sampler_bytes(base, hardware, lora_rank), hardware.memory_fraction * total
     fix = "raise hardware.memory_fraction or tensor_parallel, lower max_model_len, or take a larger GPU"
@@ -157,8 +159,8 @@ def check_sampler_memory(base: Path, hardware: Hardware, lora_rank: int, total: 
 
 @dataclass(frozen=True, slots=True)
 class TrainingPlan:
-    """The memory plan of a training. bytes: peak memory of the device. kept_rows: rows of the largest pack whose
-    activations are kept; larger packs recompute layers. largest: rows of the largest possible pack."""
+    """The memory plan of a training. bytes: peak memory of the device. kept_rows: packs with more rows recompute layers
+    in place of keeping activations. largest: rows of the largest possible pack."""
 
     bytes: int
     kept_rows: int
@@ -166,11 +168,12 @@ class TrainingPlan:
 
 
 def activation_bytes(config: dict[str, Any], targets: Sequence[str], bytes_per_value: int, *, recompute: bool) -> int:
-    """Return the bytes kept for the backward pass per row of a pack, with the fused kernels of a GPU.
+    """Return the bytes per row of a pack that are kept for the backward pass, with the fused kernels of a GPU.
 
-    Per layer: 6 vectors of the hidden size, 2 of the queries, 4 of the keys and 2 of the MLP's inner size. For a
-    mixture instead of the MLP, per expert of a token: 2 inner vectors with LoRA, or 3 and a hidden one without; and 4
-    of both for the layer in progress. With recomputation: one layer's share, and a hidden vector per layer.
+    Per layer these are 6 vectors of the hidden size, 2 of the queries, 4 of the keys and 2 of the MLP's inner size. In
+    a mixture, each expert of a token has in place of the MLP 2 inner vectors with LoRA, or 3 and a hidden one without;
+    the current layer has 4 of both more. With recomputation it is the share of one layer, and a hidden vector per
+    layer.
     """
     one = Shape.of(config)
     mlp, passing = 2 * one.inner, 0
@@ -185,15 +188,15 @@ def activation_bytes(config: dict[str, Any], targets: Sequence[str], bytes_per_v
 def plan_training(
     base: Path, learner: LearnerConfig, execution: Execution, bytes_per_value: int, free: int | None
 ) -> TrainingPlan:
-    """Plan the memory of a training. free: free bytes of the device, None if unknown; then packs have
+    """Plan the memory of a training. free: free bytes of the device; None if unknown, which gives packs of
     `token_budget` tokens."""
     config, targets = read_config(base), learner.target_modules
     lora = lora_parameters(config, learner.lora_rank, targets, learner.expert_rank)
-    # beside masters and moments: the float32 gradient, the working copies and their gradients
+    # in addition to masters and moments: the float32 gradient, the working copies and their gradients
     fixed = loaded_bytes(base, bytes_per_value) + checkpoint_bytes(base, learner) + lora * (4 + 2 * bytes_per_value)
     if learner.kl_weight:
-        fixed += lora * 2 * bytes_per_value  # the weights that KL is measured to, and those of now while it is
-    if execution.merged:  # weights are held twice, but a mixture's experts, whose base lies in host memory
+        fixed += lora * 2 * bytes_per_value  # the reference weights of the KL term, and the current ones meanwhile
+    if execution.merged:  # weights are there twice, except a mixture's experts, whose base is in host memory
         one = Shape.of(config)
         fixed += (one.attention + (0 if one.experts else one.mlp)) * bytes_per_value
     fixed += LOGPROB_CHUNK * size(config, "vocab_size") * (8 + bytes_per_value)
@@ -210,7 +213,7 @@ def plan_training(
 def check_training_memory(
     base: Path, learner: LearnerConfig, execution: Execution, bytes_per_value: int, free: int
 ) -> TrainingPlan:
-    """Return the plan of a training. Errors: UserError if it does not fit into `free` bytes of the device."""
+    """Return the plan of a training. Raise UserError if it does not fit into `free` bytes of the device."""
     plan = plan_training(base, learner, execution, bytes_per_value, free)
     fix = "lower token_budget, max_model_len or the sampler's memory share, or take a larger GPU"
     _check(f"{base.name}: training with packs of {plan.largest} tokens", plan.bytes, 0.95 * free, fix)
@@ -218,8 +221,8 @@ def check_training_memory(
 
 
 def check_host_memory(base: Path, available: int, bytes_per_value: int, copies: int = 1, checkpoints: int = 0) -> None:
-    """Raise UserError if copies of a mixture's base for merging do not fit into host memory. copies: one for each
-    sampling engine and each process of the learner. checkpoints: bytes of simultaneous checkpoints."""
+    """Raise UserError if host memory is too small for the copies of a mixture's base from which weights are merged.
+    copies: one per sampling engine and per process of the learner. checkpoints: bytes of simultaneous checkpoints."""
     if num_experts(read_config(base)):
         needed = copies * loaded_bytes(base, bytes_per_value) + checkpoints
         what = f"{base.name}: merging a mixture's adapters from {copies} copies in host memory"
@@ -228,7 +231,7 @@ def check_host_memory(base: Path, available: int, bytes_per_value: int, copies: 
 
 
 def checkpoint_bytes(base: Path, learner: LearnerConfig) -> int:
-    """Return the bytes of a checkpoint: weights and Adam's two moments, float32; twice with a critic."""
+    """Return the bytes of a checkpoint: weights and Adam's two moments, in float32. With a critic it is twice that."""
     lora = lora_parameters(read_config(base), learner.lora_rank, learner.target_modules, learner.expert_rank)
     return 12 * lora * (1 + ("agents" in ADVANTAGES[learner.advantage].needs))
 
@@ -245,9 +248,9 @@ TRAINED_EXPERTS = ("qwen3_moe",)
 
 
 def check_trainable(base: Path, learner: LearnerConfig, *, gpu: bool, longest: int | None = None) -> None:
-    """Raise UserError for an untested model type or rotary embedding, sequences longer than a sliding window, and
-    experts that cannot be trained, or not with this rank. gpu: train in bfloat16, else in float32. longest: tokens of a
-    prompt and its completion; None: unknown."""
+    """Raise UserError for an untested model type or rotary embedding, for sequences longer than a sliding window, and
+    for experts that cannot be trained (with this rank). gpu: train in bfloat16, else in float32. longest: tokens of a
+    prompt and its completion; None if unknown."""
     config = read_config(base)
     kind, name = str(config.get("model_type")), base.name
     if kind not in TRIED:
@@ -277,7 +280,7 @@ def check_trainable(base: Path, learner: LearnerConfig, *, gpu: bool, longest: i
 
 
 def window(config: dict[str, Any]) -> int | None:
-    """Return the smallest sliding window of a layer, in tokens; None without one.
+    """Return the smallest sliding window of a layer, in tokens; None if no layer has one.
 
     >>> window({"sliding_window": 4096}), window({"sliding_window": 4096, "model_type": "qwen2"})
     (4096, None)
@@ -292,14 +295,14 @@ def window(config: dict[str, Any]) -> int | None:
 
 
 def _rope(config: dict[str, Any]) -> tuple[str | None, float]:
-    """Return (type of scaling of positions, factor), from either field name of transformers."""
+    """Return (type of scaling of positions, factor). transformers has two names for this field."""
     rope = config.get("rope_scaling") or config.get("rope_parameters") or {}
     return rope.get("rope_type", rope.get("type")), rope.get("factor") or 1.0
 
 
 def positions(base: Path) -> int | None:
-    """Return the longest sequence that a model supports; None if config.json does not say. With linear scaling of
-    positions, and only then, the number in config.json is the one before scaling."""
+    """Return the longest sequence that a model supports; None if config.json does not say. Only with linear scaling of
+    positions, the number in config.json is the one before scaling."""
     config = read_config(base)
     scaled, factor = _rope(config)
     known = config.get("max_position_embeddings")
@@ -307,7 +310,7 @@ def positions(base: Path) -> int | None:
 
 
 def check_positions(base: Path, max_model_len: int) -> None:
-    """Raise UserError if prompt and completion may be longer than the model's positions."""
+    """Raise UserError if a prompt with its completion may be longer than the model's positions."""
     known = positions(base)
     if known and max_model_len > known:
         raise UserError(

@@ -1,9 +1,9 @@
-"""The files of a model folder: their digest, their metadata, and loading them with transformers.
+"""The files of a model folder: their hash, their metadata, and loading them with transformers.
 
 A model consists of its weights, config and tokenizer. A README, weights in another format or another folder name do not
-change its identity; one changed byte of a weight does. transformers initialises missing weights at random and names
-them in its loading report, so incomplete models are refused; the report of a load onto the `meta` device also tells
-whether vLLM may load the folder.
+change its identity, but one changed byte of a weight does. transformers gives missing weights random values, and names
+them in its loading report; such models are an error. The report of loading onto the `meta` device also shows whether
+vLLM may load the folder.
 """
 
 import hashlib
@@ -41,25 +41,25 @@ TOKENIZER = (
     "chat_template.jinja",
     "chat_template.json",
 )
-#: Files of a sentence encoder: its modules, their names, the longest text.
+#: Files of a sentence encoder: its modules, their names, and its longest text.
 ENCODER = ("modules.json", "config_sentence_transformers.json", "sentence_bert_config.json")
 #: Files of a PEFT adapter.
 ADAPTER = "adapter_config.json"
 ADAPTER_FILES = (ADAPTER, "adapter_model.safetensors")
-#: The date for chat templates that insert today's, the default of Llama's template. So a group that grows on another
-#: day keeps its prompt.
+#: Date for chat templates that insert today's date; it is the default of Llama's template. With a fixed date, a group
+#: that grows on another day keeps its prompt.
 TODAY = date(2024, 7, 26)
-#: Digests of smaller files are not cached, because reading them again is fast.
+#: Hashes of smaller files are not cached, because reading these files again is fast.
 REMEMBERED_BYTES = 64 << 20
 
 
-#: Types of weights that are loaded as numbers; others belong to quantised models.
+#: Types of weights that are loaded as numbers. Other types belong to quantised models.
 FLOATS = ("F64", "F32", "F16", "BF16")
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """Return the weight files of a model: the shards in its index, else `model.safetensors`, else none. Errors:
-    UserError for an unreadable index, and if both exist, because transformers and vLLM would load different ones."""
+    """Return the weight files of a model: the shards in its index, else `model.safetensors`, else none. Raise UserError
+    for an unreadable index, and if both exist, because transformers and vLLM would load different files."""
     if not (folder / INDEX).is_file():
         return [folder / WEIGHTS] if (folder / WEIGHTS).is_file() else []
     try:
@@ -75,7 +75,7 @@ def weight_files(folder: Path) -> list[Path]:
 
 
 def read_config(base: Path) -> dict[str, Any]:
-    """Return config.json of a model folder. Errors: UserError if the folder lacks it, weights or shards."""
+    """Return config.json of a model folder. Raise UserError if the file, the weights or shards are missing."""
     try:
         config = json.loads((base / "config.json").read_text())
     except (OSError, ValueError) as error:
@@ -89,20 +89,20 @@ def read_config(base: Path) -> dict[str, Any]:
 
 
 def num_experts(config: dict[str, Any]) -> int:
-    """Return the number of experts of a mixture, from either field name of transformers; 0 for a dense model."""
+    """Return the number of experts of a mixture; 0 for a dense model. transformers has two names for this field."""
     return config.get("num_experts") or config.get("num_local_experts") or 0
 
 
 class StoredWeight(NamedTuple):
-    """A stored weight. dtype: the name in safetensors, such as BF16."""
+    """The description of a stored weight. dtype: the name in safetensors, such as BF16."""
 
     dtype: str
     shape: tuple[int, ...]
 
 
 def stored_weights(folder: Path) -> dict[str, StoredWeight]:
-    """Return a model's weights by name, from the headers of its files. Errors: UserError for a truncated or invalid
-    file, and for integer weights without a quantisation in config.json, which transformers would read as numbers."""
+    """Return a model's weights by name, from the headers of its files. Raise UserError for a truncated or invalid file,
+    and for integer weights without a quantisation in config.json, which transformers would read as numbers."""
     found = {name: weight for path in weight_files(folder) for name, weight in weights_of(path).items()}
     odd = (name for name, weight in found.items() if name.endswith("weight") and weight.dtype not in FLOATS)
     if (name := next(odd, None)) and not read_config(folder).keys() & {"quantization_config", "compression_config"}:
@@ -114,14 +114,14 @@ def stored_weights(folder: Path) -> dict[str, StoredWeight]:
 
 
 def weights_of(path: Path) -> dict[str, StoredWeight]:
-    """Return the weights of one file by name. Errors: UserError for a truncated or invalid file."""
+    """Return the weights of one file by name. Raise UserError for a truncated or invalid file."""
     at = path.stat()
     return _header(path, at.st_size, at.st_mtime_ns)
 
 
 @cache
 def _header(path: Path, size: int, changed: int) -> dict[str, StoredWeight]:
-    """Read a header, cached by the file's size and time."""
+    """Read a header. It is cached by the file's size and time."""
     from safetensors import SafetensorError, safe_open
 
     try:
@@ -133,7 +133,7 @@ def _header(path: Path, size: int, changed: int) -> dict[str, StoredWeight]:
 
 
 def loaded_bytes(folder: Path, bytes_per_value: int) -> int:
-    """Return the bytes of the weights when loaded with this many bytes per value; quantised weights keep their size."""
+    """Return the bytes of the weights when loaded with so many bytes per value. Quantised weights keep their size."""
     total = 0
     for weight in stored_weights(folder).values():
         stored = int(bits[0]) if (bits := re.search(r"\d+", weight.dtype)) else 8
@@ -142,8 +142,8 @@ def loaded_bytes(folder: Path, bytes_per_value: int) -> int:
 
 
 def model_files(folder: Path) -> list[Path]:
-    """Return the files of a model or a sentence encoder, sorted by path. Errors: UserError for a folder with an
-    adapter, which transformers would apply silently, and for pickled weights."""
+    """Return the files of a model or sentence encoder, sorted by path. Raise UserError for a folder with an adapter,
+    which transformers would apply without a message, and for pickled weights."""
     if (folder / ADAPTER).is_file():
         raise UserError(
             f"model folder {folder} also holds an adapter ({ADAPTER}), which transformers would apply to the weights;"
@@ -157,7 +157,7 @@ def _files_of(folder: Path) -> Iterator[Path]:
     named = [folder / name for name in (INDEX, *CONFIG, *TOKENIZER, *ENCODER)]
     yield from (path for path in [*named, *folder.glob("additional_chat_templates/*.jinja")] if path.is_file())
     weights = weight_files(folder)
-    # a sentence encoder loads its modules from these if there are no safetensors
+    # without safetensors, a sentence encoder would load its modules from these files
     if not weights and (pickled := sorted(folder.glob("pytorch_model*.bin"))):
         raise UserError(f"model folder {folder}: {pickled[0].name} is a pickle: convert it to safetensors")
     yield from weights
@@ -177,12 +177,12 @@ def model_digest(folder: Path) -> str:
 
 
 def weights_identity(folder: Path) -> str:
-    """Return a sha256 over the contents of the weight files, independent of their names."""
+    """Return a sha256 over the contents of the weight files. Their names do not change it."""
     return hashlib.sha256("".join(map(remembered_digest, weight_files(folder))).encode()).hexdigest()
 
 
 def former_identity(folder: Path) -> str:
-    """Return the identity of earlier versions: sizes, first and last MiB of the weight files."""
+    """Return the identity that earlier versions used: sizes, first and last MiB of the weight files."""
     digest = hashlib.sha256()
     for path in weight_files(folder):
         size, end = path.stat().st_size, 1 << 20
@@ -194,8 +194,8 @@ def former_identity(folder: Path) -> str:
 
 
 def remembered_digest(path: Path) -> str:
-    """Return a file's sha256, cached for large files. The key is inode, size, modification time and status-change time;
-    users cannot set the last one, so changes are noticed."""
+    """Return a file's sha256, cached for large files. The key is inode, size, modification time and status-change time.
+    Users cannot set the last one, so every change is noticed."""
     stat = path.stat()
     if stat.st_size < REMEMBERED_BYTES:
         return file_digest(path)
@@ -209,7 +209,7 @@ def remembered_digest(path: Path) -> str:
 
 
 def names_of(folder: Path) -> list[str]:
-    """Return possible server names of the model in this folder; for a hub snapshot also its repository.
+    """Return names that a server may have for the model in this folder; for a hub snapshot also its repository.
 
     >>> names_of(Path("/hub/models--Qwen--Qwen2.5-1.5B/snapshots/0a1b"))
     ['0a1b', '0a1b', 'Qwen2.5-1.5B']
@@ -225,11 +225,11 @@ _OWN_CODE = (
 
 
 def loaded(kind: Any, folder: Path, dtype: Any, device: Any = None, **how: Any) -> Any:
-    """Load a model. kind: one of transformers' Auto classes. device: a GPU, loaded weight by weight, or `meta`, which
-    reads nothing; None: the CPU. Errors: UserError for incomplete files, missing weights, and shapes that differ from
-    config.json."""
+    """Load a model. Raise UserError for incomplete files, missing weights, and shapes that contradict config.json.
+    kind: one of transformers' Auto classes. device: a GPU, loaded weight by weight, or `meta`, which reads nothing;
+    None: the CPU."""
     stored_weights(folder)
-    if device is None:  # otherwise threads read ahead and have the whole model in memory twice
+    if device is None:  # reading ahead in threads would have the whole model in memory twice
         os.environ.setdefault("HF_DEACTIVATE_ASYNC_LOAD", "1")
     with _own_code_refused(folder):
         try:
@@ -261,7 +261,7 @@ def loaded(kind: Any, folder: Path, dtype: Any, device: Any = None, **how: Any) 
 
 
 def tokenizer_of(folder: Path) -> Any:
-    """Return the tokenizer of a model folder. Raise UserError if the tokenizer needs code from the model folder."""
+    """Return the tokenizer of a model folder. Raise UserError if it needs code from that folder."""
     from transformers import AutoTokenizer
 
     with _own_code_refused(folder):
@@ -270,8 +270,8 @@ def tokenizer_of(folder: Path) -> Any:
 
 @contextmanager
 def _own_code_refused(folder: Path) -> Iterator[None]:
-    """Turn transformers' refusal of a model's own code into an error that names the folder. Without
-    `trust_remote_code=False` transformers would ask at the terminal, and `y` would run the code."""
+    """Turn transformers' error about a model's own code into one that names the folder. Without
+    `trust_remote_code=False` transformers would ask at the terminal, and the answer `y` would run the code."""
     try:
         yield
     except ValueError as error:
@@ -281,11 +281,11 @@ def _own_code_refused(folder: Path) -> Iterator[None]:
 
 
 def refuse_holes(folder: Path) -> None:
-    """Refuse models for vLLM that transformers would not load completely, because vLLM leaves missing weights unset.
-    Quantised models and types unknown to transformers are not checked.
+    """Raise UserError for a model that transformers would load incompletely, because vLLM leaves missing weights unset.
 
-    Errors: see `loaded`; also UserError for a model that needs code from its folder, and for files that only vLLM would
-    load: without an index it takes every .safetensors of a folder.
+    Quantised models and types that transformers does not know are not checked. Raise UserError also as `loaded` does,
+    for a model that needs code from its folder, and for files that only vLLM would load: without an index, vLLM loads
+    every .safetensors file of a folder.
     """
     import torch
     from transformers import CONFIG_MAPPING, AutoModelForCausalLM
@@ -302,9 +302,9 @@ def refuse_holes(folder: Path) -> None:
 
 
 def import_before_threads(model: Path) -> None:
-    """Import the libraries of sampler, learner and encoder on the calling thread. transformers imports lazily, and two
-    threads that do so at once can fail with `cannot import name 'AutoConfig' from 'transformers'`. A missing library or
-    model is reported where it is used."""
+    """Import the libraries of sampler, learner and encoder on the calling thread. transformers imports lazily, and if
+    two threads do that at once, they may fail with `cannot import name 'AutoConfig' from 'transformers'`. A missing
+    library or model is reported later, where it is used."""
     for name in ("peft", "sentence_transformers", "transformers.modeling_layers", "vllm.lora.request"):
         with suppress(ImportError):
             import_module(name)

@@ -1,6 +1,6 @@
 """Problem files, converted to rows with problem, gold, source, source_id and optional fields.
 
-An error is one sentence naming file, line and field, before anything is built from the file.
+An error is one sentence with file, line and field, and comes before anything is built from the file.
 """
 
 import codecs
@@ -23,20 +23,20 @@ from tasks.domain.problems.sources import MATH_SUBJECTS, SOURCES, HubSpec, Sourc
 from tasks.domain.ranges import refused_by, sentence
 
 Row = dict[str, Any]
-#: The solution before the answer in GSM8K's files.
+#: The part before the answer in the solutions of GSM8K's files.
 GSM8K = re.compile(r"\A.*^#### *(?=\S)", re.DOTALL | re.MULTILINE)
 MAX_YEAR = 9999
 
 
 def load_problems(files: Iterable[tuple[Path, str, str | None]]) -> list[Row]:
-    """Return the rows of several files, in order: each (path, name of the source, `source` value to keep, or None for
-    all). Errors: UserError for unreadable, incomplete or repeated rows."""
+    """Return the rows of several files, in order. Each file is (path, name of the source, `source` value to keep, or
+    None for all). Raise UserError for unreadable, incomplete or repeated rows."""
     return [row for path, name, only in files for row in read_problems(path, name, only)]
 
 
-#: Accepted names of the fields for a problem and its answer, ours first.
+#: Accepted names of the fields for a problem and its answer. The first one is ours.
 COLUMNS = (("problem", ("problem", "question")), ("gold", ("gold", "answer")))
-#: Accepted names of the field with a problem's identity; the first that exists is used.
+#: Accepted names of the field that identifies a problem. The first one that exists is used.
 ID_FIELDS = ("source_id", "uid", "id")
 
 
@@ -61,7 +61,7 @@ def read_problems(path: Path, name: str, only: str | None = None) -> list[Row]:
 
 
 def _as_text(value: Any) -> Any:
-    """Return a number as text, anything else unchanged."""
+    """Return a number as text, and any other value unchanged."""
     number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     return str(value) if number else value
 
@@ -82,19 +82,19 @@ def _named(field: str) -> Any:
     return Field(validation_alias=AliasChoices(*dict(COLUMNS)[field]))
 
 
-#: A pattern, even an empty one, makes pydantic refuse half of a UTF-16 pair, which cannot be stored.
+#: A text that can be stored. With any pattern, even an empty one, pydantic rejects half of a UTF-16 pair.
 Unicode = Annotated[str, Field(pattern="")]
 Text = Annotated[
     Unicode | None, BeforeValidator(lambda x: None if isinstance(x, str) and not x.strip() else _as_text(x))
 ]
-#: pandas writes whole numbers with a gap as floats, and the gap as NaN.
+#: A year. If a column has gaps, pandas writes whole numbers as floats, and a gap as NaN.
 Year = Annotated[
     Annotated[int, Field(ge=-MAX_YEAR, le=MAX_YEAR)] | None, BeforeValidator(lambda x: None if x != x else x)
 ]
 
 
 class Problem(BaseModel):
-    """A record of a file of problems."""
+    """One record of a problem file."""
 
     problem: Annotated[Unicode, refused_by(_check_text)] = _named("problem")
     gold: Annotated[
@@ -108,7 +108,7 @@ class Problem(BaseModel):
 
 
 def row_of(record: dict[str, Any], where: str, name: str, position: int) -> Row:
-    """Convert a record to a problem. where: its place. Raise UserError with the field that is wrong."""
+    """Convert a record to a problem. where: file and line. Raise UserError with the field that is wrong."""
     for _, names in COLUMNS:
         if len({str(record[name]).strip() for name in names if name in record}) > 1:
             both = " and ".join(f"'{name}'" for name in names)
@@ -126,8 +126,8 @@ def row_of(record: dict[str, Any], where: str, name: str, position: int) -> Row:
 
 
 def records_of(path: Path, fields: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield (place, record) of a Parquet or CSV file, or of a file of JSON, whatever it is called. fields: description
-    of the expected fields. Raise UserError if the file cannot be read."""
+    """Yield (place, record) of a Parquet or CSV file; any other file is read as JSON. Raise UserError if the file
+    cannot be read. fields: description of the expected fields."""
     match path.suffix.lower():
         case ".parquet":
             yield from _parquet(path)
@@ -142,8 +142,8 @@ def records_of(path: Path, fields: str) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def json_lines(raw: bytes, name: str, fields: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield (place, object) of every line that is not blank, or of every entry of one JSON array. fields: description
-    of the expected fields. Errors: UserError for invalid UTF-8, invalid JSON or a value that is no object."""
+    """Yield (place, object) of every line that is not blank, or of every entry of one JSON array. Raise UserError for
+    invalid UTF-8, invalid JSON or a value that is not an object. fields: description of the expected fields."""
     raw = raw.removeprefix(codecs.BOM_UTF8)
     if raw.lstrip()[:1] == b"[":
         entries = [(f"entry {n}", entry) for n, entry in enumerate(_decoded(raw, name), start=1)]
@@ -176,7 +176,7 @@ def _parquet(path: Path) -> Iterator[tuple[str, Any]]:
 
 
 def _csv(path: Path) -> Iterator[tuple[str, Any]]:
-    """Yield rows with the names in the first line; empty cells are left out."""
+    """Yield rows by the names in the first line, without empty cells."""
     try:
         with path.open(encoding="utf-8-sig", newline="") as handle:
             for number, row in enumerate(csv.DictReader(handle), start=1):
@@ -190,7 +190,7 @@ def _csv(path: Path) -> Iterator[tuple[str, Any]]:
 _NAMED = {name for _, names in COLUMNS for name in names}
 
 
-# Problem sets of the hub.
+# ---- problem sets of the hub
 
 
 _WISH = re.compile(
@@ -199,8 +199,8 @@ _WISH = re.compile(
 
 
 def parse_hub_name(wish: str) -> tuple[Source, dict[str, str]]:
-    """Parse `NAME@COMMIT` (a known set) or `OWNER/NAME@COMMIT:SPLIT` into a source and its commits by source. Commits
-    of sets that a known set must not overlap with follow after a `+`. Errors: UserError.
+    """Parse `NAME@COMMIT` (a known set) or `OWNER/NAME@COMMIT:SPLIT` into a source and its commits by source. Sets with
+    which a known set must not overlap follow after a `+`. Raise UserError if the text cannot be parsed.
 
     >>> sorted(parse_hub_name("math_train@" + "a" * 40 + "+math500@" + "b" * 40)[1])
     ['math500', 'math_train']
@@ -227,8 +227,8 @@ def parse_hub_name(wish: str) -> tuple[Source, dict[str, str]]:
 
 
 def load_hub(source: Source, revision: str | None) -> list[Row]:
-    """Return rows of a hub dataset at a pinned commit (never a branch). Errors: UserError without a commit or for
-    missing columns; NotHere if the hub cannot be reached, lacks the dataset, or restricts it."""
+    """Return rows of a hub dataset at a fixed commit (never a branch). Raise UserError without a commit or for missing
+    columns; NotHere if the hub cannot be reached, lacks the dataset, or restricts access to it."""
     if not re.fullmatch(r"[0-9a-f]{40}", revision or ""):
         raise UserError(
             f"source {source.name}: {source.hub} needs a commit: {source.name}@<40 hex digits>, after a + if the set is"
@@ -243,7 +243,7 @@ def load_hub(source: Source, revision: str | None) -> list[Row]:
     for config in MATH_SUBJECTS if source.name == "math_train" else (source.config,):
         try:
             data = load_dataset(source.hub, config, split=source.split, revision=revision)
-        except (OSError, ValueError, StopIteration, DatasetsError) as error:  # StopIteration: of files without a line
+        except (OSError, ValueError, StopIteration, DatasetsError) as error:  # StopIteration: a file without a line
             line = (str(error).splitlines() or [type(error).__name__])[0]
             raise NotHere(f"{source.hub}@{revision}", f"it could not be loaded ({line[:160]})") from None
         for number, record in enumerate(data):
@@ -256,9 +256,11 @@ def fetch_source(
     entry: Source, revisions: Mapping[str, str], folder: Path, *, fetch: bool = True
 ) -> tuple[HubSpec, Path]:
     """Return a source with the evaluation sets that its problems must not overlap with, and the path of its file.
-    Missing files are downloaded once per commit and written atomically below `folder`. revisions: source → commit.
-    fetch: whether files may be downloaded. Errors: UserError, see `load_hub`; NotHere, with the path for the file, if
-    it cannot be downloaded."""
+
+    Missing files are downloaded once per commit, and written atomically below `folder`. Raise UserError as `load_hub`
+    does, and NotHere, with the path for the file, if a file cannot be downloaded. revisions: source → commit. fetch:
+    whether files may be downloaded.
+    """
     name = entry.name if entry.columns else entry.hub.replace("/", "--")
     place = folder / "-".join([name, *(str(revisions.get(n))[:12] for n in (entry.name, *entry.keeps_out))])
     digests, hub = {}, []
@@ -274,7 +276,7 @@ def fetch_source(
 
 
 def _rows_from_hub(source: Source, revision: str | None, path: Path, fetch: bool) -> list[Row]:
-    """Return rows from the hub. Errors: see load_hub; NotHere also names the path for a manual download."""
+    """Return rows from the hub. Raise errors as load_hub does; NotHere also has the path for a manual download."""
     why = "it is not on this machine"
     if fetch:
         try:

@@ -1,8 +1,8 @@
 """A reward model from a folder, which scores a problem with a (partial) answer.
 
 A transformers model for sequence classification scores at the last token; for a process model that is the end of a
-step. A judge may also be a causal language model, which is asked a yes-or-no question about the answer; the score is
-the probability of Yes against No as its next token (a generative verifier: Zhang et al. 2024, arXiv 2408.15240).
+step. A judge may also be a causal language model that answers a yes-or-no question about the answer. Its score is the
+probability of Yes against No as the next token (a generative verifier: Zhang et al. 2024, arXiv 2408.15240).
 """
 
 from collections.abc import Sequence
@@ -14,19 +14,19 @@ from storage.errors import UserError
 from tasks.engines.hardware import Hardware, quiet_libraries, settle_threads
 from tasks.engines.model_files import TODAY, loaded, read_config, tokenizer_of
 
-#: Padded tokens of one forward pass; its largest number of texts; the unit of padded widths.
+#: Most padded tokens of one forward pass, most texts of one, and the unit of padded widths.
 BATCH_TOKENS = {"cpu": 4_096, "cuda": 65_536}
 ROWS, WIDTHS = 16, 64
-#: Digits of a score, because the last bits differ between machines.
+#: Digits of a score, which is rounded because the last bits differ between machines.
 DIGITS = 4
-#: The question to a judge without a rubric.
+#: The question for a judge without a rubric.
 RUBRIC = "Is this solution correct?"
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The result for one text. score: in [0, 1]; None if the text was not scored or has more tokens than the model's
-    positions. tokens: read."""
+    """The result for one text. score: in [0, 1]; None if the text was not scored or is longer than the model's
+    positions. tokens: number of tokens that were read."""
 
     score: float | None = None
     tokens: int = 0
@@ -34,7 +34,7 @@ class Reading:
 
 def check_reward_model(folder: Path, *, judge: bool = False) -> bool:
     """Return whether the model is a causal language model, which only a judge may be. Raise UserError if it is neither
-    this nor a sequence classifier: transformers would give any other model a head of random weights."""
+    that nor a sequence classifier, because transformers would give other models a head of random weights."""
     kinds = [str(kind) for kind in read_config(folder).get("architectures") or []]
     causal = judge and any(kind.endswith("ForCausalLM") for kind in kinds)
     if not causal and not any(kind.endswith("ForSequenceClassification") for kind in kinds):
@@ -66,11 +66,11 @@ class RewardModel:
         self._positions = getattr(model.config, "max_position_embeddings", None)
 
     def score(self, texts: Sequence[tuple[str, str, bool]], rubric: str = "") -> list[Reading]:
-        """Return one score for each (problem, answer text, whether it has ended), in batches. rubric: the question to
+        """Return one score for each (problem, answer text, whether it has ended), in batches. rubric: the question for
         a causal model; a classifier reads it after the problem.
 
-        The padded shape depends on a text's own length, so that its score does not depend on the other texts of the
-        batch. A resumed search scores its texts in other batches, and must make the same choices.
+        The padded width depends on a text's own length, so that the other texts of the batch do not change its score. A
+        resumed search scores its texts in other batches, and must make the same choices.
         """
         if self._no_yes:
             ids = [question_ids(self._tokenizer, problem, written, rubric or RUBRIC) for problem, written, _ in texts]
@@ -100,7 +100,7 @@ class RewardModel:
         import torch
 
         last = {ids[i][-1] for i in batch}
-        # transformers scores the last token that is not padding; with the tokenizer's own, it would skip an end of text
+        # transformers scores the last token that is not padding; the tokenizer's own could be a text's end token
         pad = next(number for number in range(len(last) + 1) if number not in last)
         self._model.config.pad_token_id = pad
         ids_BL = torch.full(shape, pad)
@@ -108,7 +108,7 @@ class RewardModel:
         for row, i in enumerate([*batch, *[batch[0]] * (shape[0] - len(batch))]):
             ids_BL[row, : len(ids[i])] = torch.tensor(ids[i])
             seen_BL[row, : len(ids[i])] = 1
-        # of a causal model's logits only those after each text's last token are computed
+        # of a causal model's logits, compute only those after the last token of each text
         ends_B = (seen_BL.sum(1) - 1).to(self._device)
         kept = {"logits_to_keep": ends_B} if self._no_yes else {}
         with torch.no_grad():
@@ -129,13 +129,13 @@ def encoded(tokenizer: Any, problem: str, written: str, ended: bool) -> list[int
         return tokenizer(f"{problem}\n\n{written}")["input_ids"]
     messages = [{"role": "user", "content": problem}, {"role": "assistant", "content": written}]
     text = tokenizer.apply_chat_template(messages, tokenize=False, strftime_now=TODAY.strftime)
-    if not ended:  # without the template's end of an answer
+    if not ended:  # remove the template's end of an answer
         text = text[: text.rindex(written) + len(written)]
     return tokenizer(text, add_special_tokens=False)["input_ids"]
 
 
 def question_ids(tokenizer: Any, problem: str, written: str, question: str) -> list[int]:
-    """Return the token ids of a yes-or-no question about an answer text, up to where the reply begins."""
+    """Return the token ids of a yes-or-no question about an answer text, up to the beginning of the reply."""
     text = f"{problem}\n\nA solution:\n{written}\n\n{question} Reply with Yes or No only."
     if tokenizer.chat_template is None:
         return tokenizer(f"{text}\nReply:")["input_ids"]
@@ -145,7 +145,7 @@ def question_ids(tokenizer: Any, problem: str, written: str, question: str) -> l
 
 
 def no_and_yes(tokenizer: Any, folder: Path) -> list[int]:
-    """Return the first tokens of the replies No and Yes. Raise UserError if both tokens are the same."""
+    """Return the first tokens of the replies No and Yes. Raise UserError if the two tokens are the same."""
     space = " " if tokenizer.chat_template is None else ""
     found = [tokenizer(space + word, add_special_tokens=False)["input_ids"][0] for word in ("No", "Yes")]
     if found[0] == found[1]:

@@ -21,7 +21,7 @@ from storage.errors import UserError
 from tasks.engines.problem_files import records_of
 
 Record = Mapping[str, Any]
-#: The names that each field may have in a file. The first name that the file has is used.
+#: The names that a file may have for each field. The first name that the file has is used.
 FIELDS = {
     "problem": ("problem", "question"),
     "prompt": ("prompt", "input", "query", "messages"),
@@ -38,7 +38,7 @@ FIELDS = {
     "token_ids": ("token_ids",),
     "logprobs": ("logprobs",),
 }
-#: Fields that a row with several completions may have as a list, one value for each completion.
+#: Fields that may be lists in a row with several completions, with one value for each completion.
 OF_ROLLOUTS = ("correct", "finish", "num_tokens", "token_ids", "logprobs")
 #: Endings of the files that are read in a folder.
 ENDINGS = (".eval", ".jsonl", ".csv", ".parquet")
@@ -51,8 +51,8 @@ FORMATS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Foreign:
-    """One rollout of another tool. prompt: as the model got it, including the problem; problem, gold, key: of the
-    problem, if the file has them. finish, num_tokens: None if unknown. correct: the other tool's verdict."""
+    """One rollout of another tool. prompt: as the model got it, with the problem. problem, gold, key: of the problem,
+    if the file has them. finish, num_tokens: None if unknown. correct: the other tool's verdict."""
 
     completion: str
     prompt: str = ""
@@ -68,7 +68,7 @@ class Foreign:
 
 
 def files_of(path: Path) -> list[Path]:
-    """Return a file, or the files below a folder that may hold rollouts. Errors: UserError for a folder without any."""
+    """Return a file, or the files in a folder that may contain rollouts. Raise UserError if there are none."""
     if not path.is_dir():
         return [path]
     if not (found := sorted(file for file in path.rglob("*") if file.suffix in ENDINGS)):
@@ -79,7 +79,7 @@ def files_of(path: Path) -> list[Path]:
 def read_rollouts(path: Path) -> tuple[str, list[Foreign]]:
     """Return the name of the tool, and the rollouts in the order of the file.
 
-    Errors: UserError for a file that cannot be read, of an unknown form, or without completions.
+    Raise UserError for a file that cannot be read, has an unknown form, or has no completions.
     """
     try:
         return _read(path)
@@ -107,7 +107,7 @@ def _read(path: Path) -> tuple[str, list[Foreign]]:
 
 
 def _row(record: Record) -> Iterator[Foreign]:
-    """Yield the rollouts of a row of a file with columns, or of TRL."""
+    """Yield the rollouts of one row: of a file with columns, or of TRL."""
     there = {name: value for name, value in record.items() if value is not None}
     found = {ours: next((there[name] for name in names if name in there), None) for ours, names in FIELDS.items()}
     named = {name: _text(found[name]) for name in ("problem", "gold", "key", "arm") if found[name] is not None}
@@ -130,8 +130,8 @@ def _row(record: Record) -> Iterator[Foreign]:
 
 
 def _completions(value: Any) -> list[str]:
-    """Return the completions of a cell: a text, the last message of the model, a response of OpenAI's protocol, or a
-    list of these.
+    """Return the completions in a cell: a text, the model's last message, a response of OpenAI's protocol, or a list of
+    these.
 
     >>> _completions([{"role": "assistant", "content": "3"}, {"role": "user", "content": "No."}])
     ['3']
@@ -153,7 +153,7 @@ def _completions(value: Any) -> list[str]:
 
 
 def _asked(value: Any) -> tuple[str, str | None]:
-    """Return a prompt, and the problem if the prompt is a conversation: its last message of a user."""
+    """Return a prompt, and the last message of the user if the prompt is a conversation (else None)."""
     match value:
         case [{"role": _}, *_]:
             last = max((n for n, message in enumerate(value) if message["role"] == "assistant"), default=len(value))
@@ -165,13 +165,14 @@ def _asked(value: Any) -> tuple[str, str | None]:
 
 
 def _nth(value: Any, n: int, of: int) -> Any:
-    """Return the part of a cell that belongs to the nth of several completions."""
+    """Return the part of a cell that belongs to completion `n` of several."""
     each = of > 1 and isinstance(value, Sequence) and not isinstance(value, str)
     return (value[n] if len(value) == of else None) if each else value
 
 
 def _cell(value: Any) -> Any:
-    """Return the number, truth value or list that a cell of CSV spells (None if none), and other values unchanged."""
+    """Return the number, truth value or list that a CSV cell contains as text, None if empty, or the value
+    unchanged."""
     if not isinstance(value, str):
         return value
     try:
@@ -181,7 +182,7 @@ def _cell(value: Any) -> Any:
 
 
 def _lm_eval(path: Path, records: Sequence[Record]) -> Iterator[Foreign]:
-    """Read samples of lm-eval. A file has each document once per filter, always with the same responses."""
+    """Yield the samples of lm-eval. A file repeats each document for each filter, always with the same responses."""
     seen = set[Any]()
     for record in records:
         if (key := record["doc_id"]) in seen:
@@ -233,7 +234,7 @@ def _inspect(path: Path) -> Iterator[Foreign]:
 
 
 def _verifiers(episode: Record) -> Iterator[Foreign]:
-    """Yield the model's last message and its prompt, by trace. Token counts are those of whole rollouts."""
+    """Yield the model's last message and its prompt, by trace. Token counts are those of the whole rollout."""
     for trace in episode["traces"]:
         sampled = [node for node in trace["nodes"] if node.get("sampled")]
         if not sampled:
@@ -260,7 +261,7 @@ def _verifiers(episode: Record) -> Iterator[Foreign]:
 
 
 def _numbers(value: Any) -> Sequence[Any]:
-    """Return a list of numbers unchanged, and nothing for a list with gaps."""
+    """Return a list of numbers unchanged, or nothing if it has gaps."""
     return value if isinstance(value, list) and all(isinstance(one, int | float) for one in value) else ()
 
 
@@ -278,7 +279,7 @@ def _finish(value: Any) -> Literal["stop", "length"] | None:
 
 
 def _right(*values: Any) -> bool | None:
-    """Return the first verdict among values: true, false, 1 or 0. Return None if every score is something in between.
+    """Return the first of the values that is a verdict: true, false, 1 or 0. Return None if there is none.
 
     >>> _right(0.5, 1.0), _right("C", math.nan)
     (True, None)

@@ -1,7 +1,7 @@
-"""The interface to a Tinker service: the settings that it can train with, its name of the study's model, and its errors
-as errors of this project.
+"""The connection to a Tinker service: the settings that it can train with, its name for the study's model, and its
+errors as errors of this project.
 
-The operator sets its address and key (TINKER_BASE_URL, TINKER_API_KEY), never a study.
+Address and key come from the environment (TINKER_BASE_URL, TINKER_API_KEY), never from a study.
 """
 
 import asyncio
@@ -21,9 +21,9 @@ from storage.roots import seconds_set
 from tasks.domain.grpo.advantages.registry import ADVANTAGES
 from tasks.domain.grpo.learner_config import ALL_LINEAR, ATTENTION, EXPERT_PROJECTIONS, LearnerConfig
 
-#: In the folder of a remote adapter: its paths on the service, and when they expire.
+#: File in the folder of a remote adapter: its paths on the service, and when they expire.
 REMOTE = "tinker.json"
-#: This project's losses by the service's names. Divisors, which are known before the update, multiply the advantages.
+#: The service's names of this project's losses. Divisors are known before the update, and multiply the advantages.
 SERVICE_LOSSES = {
     "importance_sampling": "importance_sampling",
     **dict.fromkeys(("ppo", "grpo", "dapo", "dr_grpo"), "ppo"),
@@ -31,12 +31,12 @@ SERVICE_LOSSES = {
     "rloo": "cross_entropy",
 }
 LAYERS = {frozenset(ALL_LINEAR), frozenset(ATTENTION), frozenset(EXPERT_PROJECTIONS)}
-#: The longest wait that a service may ask for, in seconds.
+#: The longest wait that a service may request, in seconds.
 LONGEST_WAIT = 600.0
 
 
 def unserved(config: LearnerConfig, temperature: float) -> dict[str, str]:
-    """Return the settings that a Tinker service cannot train with, each with the value that it supports."""
+    """Return the settings with which a Tinker service cannot train, each with the value that it supports."""
     two = "agents" in ADVANTAGES[config.advantage].needs
     found = {
         "loss": config.loss not in SERVICE_LOSSES and f"no loss {config.loss}; it has {', '.join(SERVICE_LOSSES)}",
@@ -62,7 +62,7 @@ def refuse_other_alpha(alpha: float, config: LearnerConfig) -> None:
 
 
 def sdk() -> Any:
-    """Return the SDK. Raise UserError if the SDK is not installed."""
+    """Return the SDK. Raise UserError if it is not installed."""
     os.environ.setdefault("TINKER_TELEMETRY", "0")
     try:
         import tinker  # pyright: ignore[reportMissingImports]
@@ -72,7 +72,7 @@ def sdk() -> Any:
 
 
 def address() -> str:
-    """Return the service's address, by default Tinker's own."""
+    """Return the address of the service, by default Tinker's own."""
     return os.environ.get("TINKER_BASE_URL") or "https://tinker.thinkingmachines.dev"
 
 
@@ -89,9 +89,9 @@ _RESUME = "what was sampled and saved is kept, and the same command resumes"
 
 
 def answered(call: Callable[[], Any], gone: str = "") -> Any:
-    """Return the answer to a call of the SDK, which itself repeats requests that may succeed later. gone: the message
-    if the service no longer has the state, model or session. Errors: Gone, with that message; Parked if the service is
-    away, late or out of credit; UserError if it refuses the request or the key."""
+    """Return the answer to a call of the SDK, which itself repeats requests that may succeed later. Raise Gone with the
+    message `gone` if the service no longer has the state, model or session; Parked if the service is away, late or out
+    of credit; UserError if it rejects the request or the key."""
     answer: Future[Any] = Future()
 
     def wait() -> None:
@@ -101,7 +101,7 @@ def answered(call: Callable[[], Any], gone: str = "") -> Any:
         except BaseException as error:
             answer.set_exception(error)
 
-    # calls without a future have no timeout of their own
+    # calls without a future have no timeout, so they run in a thread
     threading.Thread(target=wait, name="tinker-call", daemon=True).start()
     try:
         return answer.result(timeout=patience())
@@ -113,7 +113,7 @@ def answered(call: Callable[[], Any], gone: str = "") -> Any:
 
 
 def _in_words(error: Any, gone: str) -> UserError | None:
-    """Return the project's error for the SDK's, which may be the cause or context of the raised exception."""
+    """Return this project's error for an error of the SDK, which may be the cause or context of `error`."""
     tinker: Any = sdk()
     link: Any = error
     while link is not None and not isinstance(link, tinker.APIStatusError):
@@ -129,7 +129,7 @@ def _in_words(error: Any, gone: str) -> UserError | None:
         return UserError(f"engine tinker: {link}")
     if isinstance(error, tinker.RequestFailedError):
         return (UserError if error.category == "user" else Parked)(f"engine tinker: {error}")
-    if type(error) is tinker.TinkerError:  # no key, or one of another form
+    if type(error) is tinker.TinkerError:  # there is no key, or the key has another form
         return UserError(f"engine tinker: {error}")
     if isinstance(error, AssertionError):
         return UserError(f"engine tinker: the SDK does not understand the service's answer: {error}")
@@ -141,10 +141,10 @@ def _in_words(error: Any, gone: str) -> UserError | None:
 
 
 class Service:
-    """One session on the service. names: possible names of the study's model; served: its exact name, if set."""
+    """One session on the service. names: possible names of the study's model. served: its exact name, if set."""
 
     def __init__(self, names: Collection[str], served: str) -> None:
-        try:  # the SDK would try for five minutes
+        try:  # the SDK itself would try for five minutes
             httpx.get(f"{address()}/api/v1/healthz", timeout=min(30.0, patience()))
         except httpx.TransportError as error:
             raise Parked(f"engine tinker: {address()} (TINKER_BASE_URL) does not answer: {error}; {_RESUME}") from None
@@ -156,14 +156,14 @@ class Service:
                 f" {served or ' or '.join(names)}; name it with hardware.served_model"
             )
         self.model = served or alike[0]
-        #: No sample is sent before this time.
+        #: Before this time no sample is sent.
         self._pause_ends = 0.0
 
     @cached_property
     def client(self) -> Any:
         client = sdk().ServiceClient()
         holder = answered(lambda: client.holder)
-        # without credit the SDK would wait for an hour
+        # without credit, the SDK itself would wait for an hour
         impatient = {"billing_exception_max_pause_duration_sec": 0}
         holder._client_config = holder.get_client_config().model_copy(update=impatient)
         holder.aclient = self._noting_pauses(holder.aclient)
@@ -181,8 +181,8 @@ class Service:
         return answered(lambda: self.client.create_lora_training_client(**start))
 
     def attached(self, like: Any, session: str, model: str, number: int) -> Any:
-        """Return the client of a model in training of an earlier session; `number` is that of its next request. like:
-        any client of a model. Errors: Gone."""
+        """Return the client of a model that an earlier session trained. Raise Gone if it is lost. number: that of the
+        model's next request. like: any client of a model."""
         shared = self.client.holder
         holder = type(shared).get_shadow_holder(session, shared.shadow_config)
 
@@ -203,14 +203,14 @@ class Service:
         return answered(lambda: self.rest.get_external_weights_urls(path)).urls
 
     def check_alpha(self, config: LearnerConfig) -> None:
-        """Raise UserError if the service trains with another LoRA alpha; unchecked if it gives out no adapters."""
+        """Raise UserError if the service trains with another LoRA alpha. Skip the check if it gives out no adapters."""
         urls = self.adapter_urls(self.new_model(config), "alpha", 3600)
         if "adapter_config.json" in urls:
             refuse_other_alpha(answered(lambda: httpx.get(urls["adapter_config.json"]).json())["lora_alpha"], config)
 
     def sampler(self, gone: str, **named: str) -> Any:
-        """Return a sampling client, which sends no request while the service asks to wait; the SDK alone would try
-        again after a second. gone: see `answered`."""
+        """Return a sampling client. It sends no request while the service asks to wait; the SDK alone would try again
+        after a second. gone: see `answered`."""
         sampler = answered(lambda: self.client.create_sampling_client(**named), gone)
         send = sampler._send_asample_request
 
@@ -222,7 +222,7 @@ class Service:
         return sampler
 
     def _noting_pauses(self, clients: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        """Wrap the SDK's pool of HTTP clients so that Retry-After is noted."""
+        """Wrap the SDK's pool of HTTP clients, so that Retry-After is noticed."""
 
         @contextmanager
         def noting(kind: Any) -> Iterator[Any]:

@@ -1,6 +1,7 @@
-"""The engines of one process, created on first use and shared by its stages; and the paths of models and files.
+"""The engines of one process, which are created on first use and shared by its stages; and the paths of models and
+files.
 
-The toolbox does not affect fingerprints: recipes name files by digest, and the toolbox knows their folders.
+The toolbox affects no fingerprint: recipes identify files by their hash, and the toolbox knows the folders.
 """
 
 from __future__ import annotations
@@ -37,11 +38,11 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Toolbox:
-    """Creates each engine once, and only one sampling engine at a time: another model replaces it.
+    """Creates each engine once, and keeps only one sampling engine, which another model replaces.
 
-    places: digest of a file or model → its path here. ranks: rank of the largest adapter served on a model, if known;
-    replaces the rank that a stage requests. first: the first rollouts since the sampling engine's weights changed
-    (tasks/rollouts.py). grader: applies to rows from the ledger; `graders()` are the installed ones, without overrides.
+    places: hash of a file or model → its path here. ranks: rank of the largest adapter that is served on a model, if
+    known; used in place of the rank that a stage requests. first: the first rollouts since the sampling engine's
+    weights changed (tasks/rollouts.py). grader: for rows from the ledger; `graders()` are without overrides.
     """
 
     hardware: Hardware = field(default_factory=Hardware)
@@ -72,7 +73,7 @@ class Toolbox:
         if key not in self._open:
             self.first = None
             for other in [other for other in self._open if other[0] == "generator"]:
-                _close(self._open.pop(other))  # two would share one device's memory
+                _close(self._open.pop(other))  # two engines would share one device's memory
         return self._once(key, lambda: self._sampler(model_sha256, lora_rank, kv_cache))
 
     def samples(self, model_sha256: str, kv_cache: KVCache = "full") -> bool:
@@ -132,14 +133,14 @@ class Toolbox:
         return self._once(key, lambda: SentenceEncoder(place(), name=name, max_tokens=max_tokens))
 
     def reader(self, model_sha256: str) -> TransformersGenerator:
-        """Return the model in transformers, to compute whole distributions of sampled tokens."""
+        """Return the model in transformers, for the whole distributions of sampled tokens."""
         from tasks.engines.sampling.transformers import TransformersGenerator
 
         place = partial(self.place, model_sha256, "the base model")
         return self._once(("reader", model_sha256), lambda: TransformersGenerator(place(), self.hardware))
 
     def scorer(self, model_sha256: str, adapter: Path | None) -> Score:
-        """Load a learner for scoring only. Errors: UserError if the model cannot be loaded for scoring."""
+        """Load a learner for scoring only. Raise UserError if the model cannot be loaded for that."""
         from tasks.engines.learning.policy import scoring_policy
 
         return scoring_policy(self.place(model_sha256, "the base model"), adapter, self.hardware).score

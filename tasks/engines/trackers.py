@@ -1,8 +1,7 @@
 """Experiment trackers. Each runs in a separate process, so that it cannot stop the run if it fails or hangs.
 
-A tracker run is named by its group (a run of the store) and its name (an arm and seed), so that a resumed run continues
-it. Files are written to `<root>/tracking`, unless the tracker's own variables name another place
-(docs/guide/connect.md).
+A tracker's run has a group (a run of the store) and a name (an arm and seed), so that a resumed run continues it. Files
+are written to `<root>/tracking`, unless variables of the tracker name another folder (docs/guide/connect.md).
 """
 
 import os
@@ -27,7 +26,7 @@ COMPLETIONS = "completions"
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """Values of one step for one tracker run. completions: rows of a table."""
+    """Values of one step for one run of a tracker. completions: rows of a table."""
 
     run: str
     step: int
@@ -36,7 +35,7 @@ class Line:
 
     @property
     def id(self) -> str:
-        """Return the identity of a step's line. It is the same with and without the costs of the step.
+        """Return an identity for a step's values, which is the same with and without the costs of the step.
 
         >>> Line("panel seed 0", 3, {"train/reward": 0.5, "spent/usd": 1.0}).id
         'panel seed 0 step 3: train'
@@ -44,15 +43,15 @@ class Line:
         return f"{self.run} step {self.step}: {max(self.values, default='').rpartition('/')[0]}"
 
     def table(self, kind: Callable[..., Any]) -> dict[str, Any]:
-        """Return the completions as a tracker's table, by its name; empty without completions."""
+        """Return the completions as a tracker's table, by its name; empty if there are none."""
         rows = [[*row.values()] for row in self.completions]
         return {COMPLETIONS: kind(columns=[*self.completions[0]], data=rows)} if rows else {}
 
 
 @dataclass(frozen=True, slots=True)
 class TrackerRun:
-    """A run on a tracker. project: the study. group: the name of all its tracker runs together. name: of this run.
-    folder: for the tracker's files. config: the study's settings and limits, by path."""
+    """A run of a tracker. project: the study. group: the name that all tracker runs of one run share. name: of this
+    run. folder: for the tracker's files. config: the study's settings and limits, by path."""
 
     project: str
     group: str
@@ -72,7 +71,7 @@ Log = Callable[[Line], None]
 def _trackio(of: TrackerRun) -> Iterator[Log]:
     import trackio  # pyright: ignore[reportMissingImports]
 
-    # a context of its own: `init` finishes the run of the present context
+    # in a context of its own, because `init` finishes the run of the current context
     run = copy_context().run(
         trackio.init,
         of.project,
@@ -109,7 +108,7 @@ def _wandb(of: TrackerRun) -> Iterator[Log]:
         reinit="create_new",
         settings=wandb.Settings(silent=True, console="off", x_disable_stats=True),
     ) as run:
-        # evaluations arrive after later steps, and W&B's own step may not go back
+        # evaluations arrive after later steps, and W&B's own step may not decrease
         run.define_metric("*", step_metric="step")
 
         def log(line: Line) -> None:
@@ -133,7 +132,7 @@ def _mlflow(of: TrackerRun) -> Iterator[Log]:
     runs = client.search_runs([experiment], f"tags.varband = '{of.id}'")
     run = runs[0] if runs else client.create_run(experiment, run_name=of.id, tags={"varband": of.id, "group": of.group})
     run_id = run.info.run_id
-    # a parameter that is set cannot change, and a batch has at most 100
+    # a parameter that is set cannot change, and MLflow accepts at most 100 in a batch
     config = {_mlflow_name(name): value for name, value in of.config.items()}
     params = [Param(name, str(value)[:6000]) for name, value in config.items() if name not in run.data.params]
     for first in range(0, len(params), 100):
@@ -178,7 +177,7 @@ def _tensorboard(of: TrackerRun) -> Iterator[Log]:
         yield log
 
 
-#: Each tracker's log, and the module that it imports; empty if it needs none.
+#: Tracker → (its log, the module that it imports; empty if it needs none).
 TRACKERS: dict[str, tuple[Callable[[TrackerRun], AbstractContextManager[Log]], str]] = {
     "trackio": (_trackio, "trackio"),
     "wandb": (_wandb, "wandb"),
@@ -195,9 +194,9 @@ def check_installed(names: Sequence[str]) -> None:
 
 
 def receive(lines: Iterable[Line], name: str, of: TrackerRun) -> None:
-    """Log every line, then finish the tracker's runs. This function runs in a process of its own. A failure is printed
-    as one sentence to standard error; all other output goes to `<folder>/<name>.log`. Lines that an earlier attempt
-    logged are listed in `<folder>/sent/<group>-<name>` and are left out."""
+    """Log every line, and then finish the tracker's runs. This runs in a process of its own. A failure is one sentence
+    on standard error; all other output goes to `<folder>/<name>.log`. Lines that an earlier attempt logged are listed
+    in `<folder>/sent/<group>-<name>`, and are skipped."""
     of.folder.mkdir(parents=True, exist_ok=True)
     stderr, printed = os.fdopen(os.dup(2), "w"), of.folder / f"{name}.log"
     with printed.open("a") as file:
@@ -224,4 +223,4 @@ def receive(lines: Iterable[Line], name: str, of: TrackerRun) -> None:
         why = f"{type(error).__name__}: {error}".splitlines()[0]
         print(f"varband: tracker {name} stopped ({why}); the run continues without it; see {printed}", file=stderr)
         stderr.flush()
-        os._exit(1)  # its threads may hang
+        os._exit(1)  # without waiting, because the tracker's threads may hang

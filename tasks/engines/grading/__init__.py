@@ -1,1 +1,1 @@
-"""The grader with a cache, a process for graders of other packages, and the grader's adversarial suite."""
+"""The grader with a cache, a process for grader plug-ins, and the grader's adversarial suite."""

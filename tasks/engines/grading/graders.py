@@ -1,6 +1,6 @@
 """Graders with a cache per process: each pair of answer text and gold is graded once.
 
-Graders of other packages run in a separate process, which is killed if it hangs.
+Grader plug-ins run in a separate process, which is killed if it hangs.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from tasks.domain.ranges import sentences
 from tasks.domain.scaffolds import ARMS, MATH, SCAFFOLDS, AnswerForm, Scaffold
 from tasks.engines.problem_files import json_lines
 
-#: A grader of another package counts as broken if it raised on this many different answers, and on all but golds.
+#: A plug-in counts as broken if it raised on all answers except golds, and on at least this many different answers.
 ENOUGH_RAISED = 8
-#: Time limits of a grader of another package, for one answer and for the start of its process.
+#: Time limits of a grader plug-in, in seconds: for one answer, and for the start of its process.
 PLUGIN_SECONDS, START_SECONDS = 10.0, 60.0
-#: Verdicts that call a grader of another package, except `correct`, which golds have.
+#: Verdicts for which a grader plug-in is called. `correct` is missing, because golds have it too.
 _READ = ("wrong", "ambiguous", "ungradable")
-#: Region, gold, answer form, finish, answer kind.
+#: (region, gold, answer form, finish, answer kind).
 Key = tuple[str | None, str, AnswerForm, str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class GradeItem:
-    """One rollout to grade. scaffold: a scaffold, or the name of a built-in one. finish: `stop`, `length`."""
+    """One rollout to grade. scaffold: a scaffold, or the name of a built-in one. finish: `stop` or `length`."""
 
     scaffold: Scaffold | str
     completion: str
@@ -51,7 +51,7 @@ class GradeItem:
 
 
 class _Plugins:
-    """A process that runs graders of other packages. A process that hangs is killed."""
+    """A process that runs grader plug-ins. It is killed if it hangs."""
 
     _pool: Pool | None = None
 
@@ -75,14 +75,14 @@ class _Plugins:
 
 
 def _without_output() -> None:
-    """Drop what the graders print in this process."""
+    """Drop everything that the plug-ins print in this process."""
     for stream in (1, 2):
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
 
 
 class Graders:
-    """Cached verdicts of the installed grader. Thread-safe. version: of the column `grader_version`, without
-    overrides."""
+    """Cached verdicts of the installed grader, without overrides. Thread-safe. version: for the column
+    `grader_version`."""
 
     version = GRADER_VERSION
 
@@ -101,7 +101,7 @@ class Graders:
         self._plugins.close()
 
     def grade(self, items: Sequence[GradeItem]) -> list[Verdict]:
-        """Return verdicts in the order of the items. Equal (region, gold) pairs are graded once, also across calls."""
+        """Return verdicts in the order of the items. Equal (region, gold) pairs are graded only once per process."""
         keys = [item.key() for item in items]
         for kind in {key[4] for key in keys}:
             check(kind)
@@ -112,9 +112,8 @@ class Graders:
             return [self._seen[key] for key in keys]
 
     def refuse_broken(self, kind: str) -> None:
-        """Raise UserError for a grader of another package that raised on every answer except golds. Call this method
-        when the graded rollouts are on disk. If a grader raises an error on some answers, the verdict on these is
-        `ungradable`."""
+        """Raise UserError for a grader plug-in that raised on every answer except golds. Call this after the graded
+        rollouts are on disk. If a plug-in raises on some answers only, their verdict is `ungradable`."""
         judged = [v for key, v in self._seen.items() if key[4] == kind and v.verdict in _READ]
         raised = [v.reason for v in judged if v.reason.startswith(RAISED)]
         if len(raised) == len(judged) >= ENOUGH_RAISED:
@@ -150,8 +149,8 @@ class _Row(BaseModel):
 
 
 def read_grade_items(source: Path | bytes, scaffolds: Mapping[str, Scaffold] = BUILT_IN) -> list[GradeItem]:
-    """Read and check all items of a file (or of bytes from standard input). scaffolds: by arm; each row is parsed and
-    graded with its own. Errors: UserError naming file, line and field."""
+    """Read and check all items of a file, or of bytes from standard input. Raise UserError with file, line and field.
+    scaffolds: by arm; each row is parsed and graded with that of its arm."""
     name = "standard input" if isinstance(source, bytes) else str(source)
     try:
         raw = source if isinstance(source, bytes) else source.read_bytes()

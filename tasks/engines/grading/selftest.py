@@ -1,7 +1,7 @@
-"""The grader's adversarial suite: false positives and false negatives by family.
+"""The grader's adversarial suite: false positives and false negatives by family of cases.
 
-Every case is a line of `cases/*.jsonl`, decided by hand: a family, an answer (or a whole completion of a scaffold), a
-gold, and the verdict that is expected. Texts that repeat themselves are lists of [text, times].
+Every case is a line of `cases/*.jsonl`, and a person decided it: a family, an answer (or the whole completion of a
+scaffold), a gold, and the expected verdict. In texts, a list [text, times] stands for a repeated text.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from tasks.engines.grading.graders import GradeItem, Graders
 
 _FOLDER = files("tasks.engines.grading") / "cases"
 NOT_CORRECT = "not correct"
-#: A right answer that the grader does not read, and may refuse.
+#: Expected verdict on a correct answer that the grader does not understand and may reject.
 REFUSED = "refused"
-#: Families that are about the tag itself; every other family is judged in a box as well.
+#: Families about the answer tag itself. The cases of other families are also graded in a box.
 TAG_ONLY = (
     "boxed inside the answer",
     "several boxes",
@@ -32,15 +32,15 @@ TAG_ONLY = (
 
 
 class Case(NamedTuple):
-    """A labelled case. expected: a verdict, `not correct` for any reason, or `refused` for a right answer that is not
-    understood."""
+    """A labelled case. expected: a verdict, `not correct` for any reason, or `refused` for a correct answer that the
+    grader does not understand."""
 
     family: str
     item: GradeItem
     expected: str
 
     def fault(self, got: Verdict) -> str:
-        """Return `false positive`, `false negative`, `other reason` (another verdict than expected), or empty."""
+        """Return `false positive`, `false negative`, `other reason` (not the expected verdict), or empty."""
         if self.expected in ("correct", REFUSED):
             return "" if got.correct or self.expected == REFUSED else "false negative"
         if got.correct:
@@ -64,7 +64,7 @@ def read_cases(name: str) -> list[dict[str, Any]]:
 
 
 def cases() -> list[Case]:
-    """Return all cases: each answer in `<answer>` and mostly in a box, and whole completions."""
+    """Return all cases: each answer in `<answer>`, mostly in a box too, and whole completions."""
     names = sorted(path.name.removesuffix(".jsonl") for path in _FOLDER.iterdir())
     return [case for name in names if name != "peers" for row in read_cases(name) for case in _cases(row)]
 

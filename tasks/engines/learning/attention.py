@@ -1,7 +1,7 @@
-"""Attention over packs: each segment's queries attend to the key rows that the pack lists for it.
+"""Attention over packs: the queries of each segment attend to the key rows that the pack lists for the segment.
 
-The GPU uses one variable-length kernel, the CPU one call per segment. Both align the last query with the last key, so
-that a completion attends to its group's prompt and its own past.
+The GPU uses one variable-length kernel, and the CPU one call per segment. Both align the last query with the last key,
+so that a completion attends to its group's prompt and to its own past.
 """
 
 import math
@@ -21,7 +21,7 @@ from storage.errors import UserError
 from tasks.domain.grpo.packing import Pack
 from tasks.engines.hardware import on_device
 
-#: The name under which models find this attention.
+#: The name under which transformers finds this attention.
 ATTENTION_NAME = "varband_packed"
 
 
@@ -56,7 +56,7 @@ def packed_attention(
     **_: Any,
 ) -> tuple[Tensor, None]:
     """Implement transformers' attention interface: query 1xHxTxD, key and value 1xKxTxD → 1xTxHxD. The model's own mask
-    is ignored; softcap and s_aux are refused here, sliding windows when the model is checked."""
+    is ignored. softcap and s_aux raise an error here; sliding windows do so when the model is checked."""
     if layout is None:
         raise UserError(
             f"{type(module).__name__}: the model does not tell its attention which rows belong to one rollout"
@@ -71,7 +71,7 @@ def packed_attention(
 
 def _variable_length(q: Tensor, k: Tensor, v: Tensor, scaling: float, at: Layout) -> Tensor:
     options: dict[str, Any] = {} if math.isclose(scaling, q.shape[-1] ** -0.5) else {"scale": scaling}
-    # torch 2.12 and later need this flag for query heads that share a key head
+    # if query heads share a key head, torch 2.12 and later need this flag
     if "enable_gqa" in signature(varlen_attn).parameters:
         options["enable_gqa"] = True
     return varlen_attn(
@@ -93,7 +93,8 @@ def _by_segment(q: Tensor, k: Tensor, v: Tensor, scaling: float, at: Layout) -> 
 
 
 class GatherRows(torch.autograd.Function):
-    """Select rows by index. The backward pass sums in float32, because a whole group reads a prompt's rows."""
+    """Select rows by index. The backward pass sums in float32, because all rollouts of a group read the prompt's
+    rows."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, rows: Tensor) -> Tensor:
@@ -109,5 +110,5 @@ class GatherRows(torch.autograd.Function):
 
 
 def register() -> None:
-    """Register the attention with transformers, which then builds no mask for it."""
+    """Register the attention with transformers, which then builds no mask."""
     AttentionInterface.register(ATTENTION_NAME, torch.compiler.disable(packed_attention))

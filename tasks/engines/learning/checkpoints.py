@@ -1,9 +1,8 @@
-"""The files of one training: resumable state, written atomically, and adapters (the served ones, those kept for
-evaluations, and the final one).
+"""The files of one training: its state, from which it resumes, and its adapters (served, kept for evaluations, final).
 
-A checkpoint is a folder `step-NNNN` with the flat float32 vectors (weights, Adam's moments) and a JSON of position,
-rows so far and the objective's state. A checkpoint has no random state: prompt order and seeds are functions of (seed,
-step, problem).
+A checkpoint is a folder `step-NNNN`, written atomically: flat float32 vectors (weights, Adam's moments), and a JSON of
+the position, the rows so far and the objective's state. It has no random state, because the order of prompts and the
+seeds depend only on (seed, step, problem).
 """
 
 import hashlib
@@ -34,15 +33,15 @@ from tasks.domain.policies import AS_CRITIC, ServedAdapter
 from tasks.engines.adapter_files import SERVED
 from tasks.engines.model_files import weights_identity
 
-#: Number of checkpoints that stay.
+#: Number of checkpoints that are kept.
 KEPT = 2
 
 
 @dataclass(frozen=True, slots=True)
 class State:
     """The state after `step` optimiser updates. tensors: in host memory. recipe: hash of all inputs of the training.
-    rows: so far, by table of `TrainResult`. objective: the objective's state. remote: path of the state on a Tinker
-    service, which then has the tensors."""
+    rows: rows so far, by table of `TrainResult`. objective: the objective's state. remote: path on the Tinker service
+    that has the tensors."""
 
     step: int
     recipe: str
@@ -54,7 +53,7 @@ class State:
 
 @contextmanager
 def replacing(folder: Path) -> Iterator[Path]:
-    """Yield a new folder, which replaces `folder` at the end: flushed to the disk, whole or not at all."""
+    """Yield a new folder. At the end it is flushed to disk and replaces `folder`, whole or not at all."""
     beside = folder.with_name(f".{folder.name}.{os.getpid()}")
     shutil.rmtree(beside, ignore_errors=True)
     beside.mkdir(parents=True)
@@ -66,8 +65,8 @@ def replacing(folder: Path) -> Iterator[Path]:
 
 
 def save(root: Path, state: State) -> Path:
-    """Write a checkpoint, then delete all but the KEPT newest. Errors: UserError if a tensor is not finite; older
-    checkpoints stay."""
+    """Write a checkpoint, and then delete all but the KEPT newest. If a tensor is not finite, raise UserError and keep
+    the older checkpoints."""
     if spoilt := sorted(name for name, tensor in state.tensors.items() if not tensor.isfinite().all()):
         raise UserError(
             f"{root}: after step {state.step} {', '.join(spoilt)} are not finite, so no checkpoint is written; the one"
@@ -84,8 +83,8 @@ def save(root: Path, state: State) -> Path:
 
 
 def latest(root: Path, recipe: str, former: str) -> State | None:
-    """Return the newest checkpoint, or None. former: the recipe's hash with the identity that earlier versions gave to
-    weights (`former_identity`). Raise UserError if the checkpoint belongs to another recipe."""
+    """Return the newest checkpoint, or None. Raise UserError if it belongs to another recipe. former: hash of the
+    recipe with the identity that earlier versions gave to weights (`former_identity`)."""
     for leftover in root.glob(".step-*"):
         shutil.rmtree(leftover)
     folders = _kept(root)
@@ -104,7 +103,8 @@ def latest(root: Path, recipe: str, former: str) -> State | None:
 
 
 def _kept(root: Path) -> list[Path]:
-    """Return complete checkpoints, oldest first, sorted by number: names sort otherwise from step 10,000 on."""
+    """Return complete checkpoints, oldest first. They are sorted by number, because names differ from step 10,000
+    on."""
     whole = [p for p in root.glob("step-*") if (p / "state.json").is_file()]
     return sorted(whole, key=lambda p: int(p.name.removeprefix("step-")))
 
@@ -117,7 +117,7 @@ def recipe_hash(
     temperature: float,
     identity: Callable[[Path], str] = weights_identity,
 ) -> str:
-    """Return a digest of everything that the trained numbers depend on. identity: digest of the base's weights."""
+    """Return a hash of everything that the trained numbers depend on. identity: hash of the base's weights."""
     shape = hashlib.sha256((base / "config.json").read_bytes()).hexdigest()
     start = None if init is None else hashlib.sha256((init / "adapter_model.safetensors").read_bytes()).hexdigest()
     parts = [identity(base), shape, float(temperature), canonical(config), canonical(problems), start]
@@ -133,10 +133,11 @@ def evaluated(config: LearnerConfig, policy_step: int) -> bool:
 class Adapters:
     """The adapters of a training.
 
-    name: the training's name, which begins every served adapter's name. writes: whether this process writes (only one
-    does). stacked: a merging sampler reads one file per adapter, and kept adapters are written in PEFT format while the
-    next step is sampled; otherwise all adapters are written in PEFT format before sampling. changing: lock that is held
-    while weights change and while they score tokens.
+    - name: the training's name, with which the name of every served adapter begins.
+    - writes: whether this process writes; only one does.
+    - stacked: a merging sampler reads one file per adapter, and kept adapters are written in PEFT format while the next
+      step is sampled. Otherwise all adapters are written in PEFT format before sampling.
+    - changing: a lock that is held while weights change, and while they score tokens.
     """
 
     policy: Any
@@ -151,7 +152,7 @@ class Adapters:
     _recent: dict[int, tuple[Tensor | None, Tensor | None]] = field(default_factory=dict)
 
     def serve(self, step: int) -> None:
-        """Export the weights after `step` under a new name, and delete folders that no later step or evaluation
+        """Export the weights after `step` under a new name, and delete the folders that no later step or evaluation
         needs."""
         if self.writes:
             self.written()
@@ -168,8 +169,8 @@ class Adapters:
         self._begin()
 
     def _write(self, step: int, folder: Path) -> None:
-        """Write the present weights. Kept adapters can start other trainings, so they keep full precision; samplers
-        round like the learner."""
+        """Write the current weights. Kept adapters have full precision, because other trainings can start from them.
+        The learner rounds them, and samplers do it in the same way."""
         policy, kept = self.policy, evaluated(self.config, step)
         dtype = policy.lora.master.dtype if kept else policy.dtype
         if not self.stacked:
@@ -180,12 +181,12 @@ class Adapters:
                 self._writing = self._aside.submit(policy.lora.export, folder, policy.base, dtype)
 
     def _begin(self) -> None:
-        """Start to merge the next step's weights."""
+        """Start merging the next step's weights."""
         self.policy.lora.experts.begin()
 
     def _remember(self, step: int) -> None:
-        """Keep a copy of the present weights (and of the critic's), because with staleness later rollouts are still
-        sampled from them. If staleness is 0, keep None, because the weights do not change before these rollouts."""
+        """Keep a copy of the current weights (and of the critic's), because with staleness later rollouts are still
+        sampled from them. Without staleness keep None, because no weights change before these rollouts."""
         lora, stale = self.policy.lora, self.config.staleness > 0
         second = lora.second if lora.second is None or not stale else lora.second.clone()
         self._recent[step] = lora.work.clone() if stale else None, second
@@ -193,8 +194,8 @@ class Adapters:
             del self._recent[old]
 
     def scorer(self, step: int) -> Any:
-        """Return a function that scores tokens by the policy after `step` (tasks/engines/sampling/same_policy.py).
-        Return None if a resumed training no longer has these weights."""
+        """Return a function that scores tokens by the policy after `step` (tasks/engines/sampling/same_policy.py);
+        None if a resumed training no longer has these weights."""
         return partial(self._score, step) if step in self._recent else None
 
     def _score(
@@ -205,8 +206,8 @@ class Adapters:
             return self.policy.score(groups, temperature, second if critic else weights, base=base)
 
     def written(self) -> None:
-        """Wait for the adapter being written. Until the files are complete, weights must not change and no later
-        checkpoint may be written: after a kill, a resumed run would accept a half-written file as an adapter."""
+        """Wait until the adapter is written. Before that, weights must not change and no later checkpoint may be
+        written: after a kill, a resumed run would take a half-written file for an adapter."""
         if self._writing is not None:
             writing, self._writing = self._writing, None
             writing.result()
@@ -215,27 +216,28 @@ class Adapters:
         self._aside.shutdown(wait=True)
 
     def _next(self, old: int, step: int) -> bool:
-        """Return whether the adapter of step `old` is still needed: a step after `step` samples from it."""
+        """Return whether the adapter of step `old` is still needed, because a step after `step` samples from it."""
         return step - self.config.staleness <= old <= step
 
     def stay(self, step: int) -> None:
-        """Serve these weights for every later evaluation, because there is no further update."""
+        """Serve these weights for every later evaluation. No further update follows."""
         for later in (s for s in evaluated_steps(self.config.steps, self.config.eval_every) if s >= step):
             self.serve(later)
 
     def served(self, step: int) -> ServedAdapter:
-        """Return the adapter as it is after `step`. If the step was sampled before a crash, the adapter's folder may be
-        gone; the step's rollouts are then in the ledger."""
+        """Return the adapter after `step`. If the step was sampled before a crash, the adapter's folder may be missing,
+        but then the step's rollouts are in the ledger."""
         return ServedAdapter(f"{self.name}-{step:04d}", self.workdir / "served" / f"step-{step:04d}")
 
     def critic(self, step: int) -> ServedAdapter | None:
-        """Return the critic's adapter after `step`, in the folder of the first, or None."""
+        """Return the critic's adapter after `step`, which is in a folder of the first adapter; None without a
+        critic."""
         served = self.served(step)
         two = self.policy.lora.second is not None
         return ServedAdapter(f"{served.name}-{AS_CRITIC}", served.folder / AS_CRITIC) if two else None
 
     def finish(self) -> list[Path]:
-        """Return the folders of the evaluated adapters, the last one at the end."""
+        """Return the folders of the evaluated adapters. The last one is at the end."""
         self.written()
         kept = [folder for step, folder in self._served() if step and evaluated(self.config, step)]
         for folder in kept if self.writes else ():
@@ -243,7 +245,7 @@ class Adapters:
         return kept
 
     def _drop_served(self, folder: Path) -> None:
-        """Remove the merging sampler's file, so that the folder's adapter is the one in PEFT format."""
+        """Remove the merging sampler's file, so that only the adapter in PEFT format remains."""
         for one in (folder, folder / AS_CRITIC):
             (one / SERVED).unlink(missing_ok=True)
 

@@ -1,12 +1,12 @@
 """LoRA on the experts of a mixture: one pair of matrices per expert and projection, computed for all experts at once.
 
-transformers stores a layer's experts in two 3-D weights. Rows routed to one expert are made contiguous, so that each
-product is one grouped matrix product. In an adapter file each expert has its own names (`experts.3.gate_proj`), which
-vLLM reads and peft fuses again.
+transformers stores a layer's experts in two 3-D weights. Rows that are routed to one expert are made contiguous, so
+that each product is one grouped matrix product. In an adapter file each expert has its own names
+(`experts.3.gate_proj`), which vLLM reads and peft fuses again.
 
-Letters: T tokens, K experts per token, R = T·K rows sorted by expert, E experts, D hidden, I inner, r rank, H
-projections of gate and up that have LoRA. A layer keeps its input, gate and up for the backward pass and recomputes or
-avoids other products: with G = W2ᵀ dy, the gradient of the inner row is w·G, and the gradient of its weight is G ·
+Axes: T tokens, K experts per token, R = T·K rows sorted by expert, E experts, D hidden, I inner, r rank, H projections
+of gate and up that have LoRA. For the backward pass a layer keeps its input, gate and up, and recomputes or avoids
+other products. With G = W2ᵀ dy, the gradient of the inner row is w·G, and the gradient of the row's weight w is G ·
 inner.
 """
 
@@ -25,7 +25,7 @@ from tasks.domain.grpo.learner_config import EXPERT_PROJECTIONS
 from tasks.engines.adapter_files import Products
 from tasks.engines.learning.merging import fetched, host_copies, merge_into
 
-#: The projections that share one weight of a layer, in its order.
+#: The projections that share one weight of a layer, in the order of that weight.
 GATE_UP = ("gate_proj", "up_proj")
 #: (A: E x r x columns, B: E x rows x r) of a projection.
 Pair = tuple[Tensor, Tensor]
@@ -36,7 +36,7 @@ SILU = ("SiLU", "SiLUActivation")
 
 @dataclass(frozen=True, slots=True)
 class Frozen:
-    """The frozen weights of a layer. gate_up: E x 2I x D, down: E x D x I. scale: alpha / rank of the adapter."""
+    """The frozen weights of a layer. gate_up: E x 2I x D; down: E x D x I. scale: alpha / rank of the adapter."""
 
     gate_up: Tensor
     down: Tensor
@@ -45,7 +45,7 @@ class Frozen:
 
 @dataclass(frozen=True, slots=True)
 class Routes:
-    """The routing of tokens. order_R: indices into T x K, sorted by expert; back_TK: the row of each index; ends_E:
+    """The routing of tokens. order_R: indices into T x K, sorted by expert. back_TK: the row of each index. ends_E:
     int32, the end of each expert's rows."""
 
     order_R: Tensor
@@ -63,12 +63,12 @@ def routes(experts_TK: Tensor, experts: int) -> Routes:
 
 
 def grouped(x_RI: Tensor, weights_EOI: Tensor, ends_E: Tensor) -> Tensor:
-    """Return x · Wᵀ, each row with its expert's weight."""
+    """Return x · Wᵀ, where each row has the weight of its expert."""
     return grouped_mm(x_RI, weights_EOI.transpose(-2, -1), offs=ends_E)
 
 
 def through(x_RO: Tensor, weights_EOI: Tensor, ends_E: Tensor) -> Tensor:
-    """Return x · W, each row with its expert's weight."""
+    """Return x · W, where each row has the weight of its expert."""
     return grouped_mm(x_RO, weights_EOI, offs=ends_E)
 
 
@@ -83,7 +83,8 @@ def _gated(gate_up: Tensor) -> Tensor:
 
 
 def _gated_backward(grad_RI: Tensor, gate_up: Tensor, weight_R: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return (inner, gradient of gate and up, gradient of the row's weight). grad: of inner, without the weight."""
+    """Return (inner, gradient of gate and up, gradient of the row's weight). grad: that of inner, without the
+    weight."""
     wide = torch.promote_types(gate_up.dtype, torch.float32)
     gate, up = (half.to(wide) for half in gate_up.chunk(2, dim=-1))
     sigmoid = torch.sigmoid(gate)
@@ -95,8 +96,8 @@ def _gated_backward(grad_RI: Tensor, gate_up: Tensor, weight_R: Tensor) -> tuple
 
 
 def _summed(rows_RD: Tensor, back_TK: Tensor, weights_TK: Tensor | None) -> Tensor:
-    """Sum the experts' rows per token in a fixed order, so that results repeat to the bit; index_add does not on a GPU.
-    The loop over K is written out: compiled as a reduction it is seven times slower than its memory traffic."""
+    """Sum the experts' rows per token in a fixed order, so that results repeat to the bit (index_add on a GPU does
+    not). The loop over K is unrolled, because a compiled reduction takes seven times as long as its memory traffic."""
     wide = torch.promote_types(rows_RD.dtype, torch.float32)
     total = None
     for k in range(back_TK.shape[1]):
@@ -118,8 +119,8 @@ def kernels(*, gpu: bool) -> tuple[Any, Any, Any]:
 
 
 class Routed(torch.autograd.Function):
-    """The output of a layer of experts, T x D. names: projections with LoRA; their matrices A and B follow as
-    arguments, in this order. merged: the weights contain LoRA already; else its products are separate."""
+    """The output of a layer of experts, T x D. names: projections with LoRA, whose matrices A and B follow as
+    arguments, in this order. merged: the weights contain LoRA. Otherwise LoRA's products are separate."""
 
     @staticmethod
     def forward(
@@ -195,7 +196,7 @@ def pairs_of(names: tuple[str, ...], matrices: Any) -> Mapping[str, Pair]:
 
 
 def expert_layers(model: nn.Module, targets: Sequence[str]) -> dict[str, Any]:
-    """Return the layers of fused experts by name; empty if no expert projection is a target."""
+    """Return the layers of fused experts by name; empty if no projection of experts is a target."""
     if not set(targets) & set(EXPERT_PROJECTIONS):
         return {}
     return {name: m for name, m in model.named_modules() if type(m).__name__ == "Qwen3MoeExperts"}
@@ -210,7 +211,7 @@ def expert_shapes(layer: Any, projection: str, rank: int) -> tuple[tuple[int, in
 
 
 def stacked_views(views: dict[str, Tensor], first: str, experts: int) -> tuple[Tensor, Tensor]:
-    """Return (A, B) of all experts as 3-D views that start at those of the first expert."""
+    """Return (A, B) of all experts as 3-D views that start at A and B of the first expert."""
     a, b = views[f"{first}.lora_A.weight"], views[f"{first}.lora_B.weight"]
     return a.as_strided((experts, *a.shape), (a.numel(), a.shape[1], 1)), b.as_strided(
         (experts, *b.shape), (b.numel(), b.shape[1], 1)
@@ -218,9 +219,9 @@ def stacked_views(views: dict[str, Tensor], first: str, experts: int) -> tuple[T
 
 
 class LoraExperts(nn.Module):
-    """A layer of experts with LoRA and the activation SiLU. matrices: (A: ExRxI, B: ExOxR) by projection, of one rank;
-    trained views. merge: `overwrite` replaces the layer's weights by weights that contain LoRA. Errors: UserError
-    for another activation."""
+    """A layer of experts with LoRA and the activation SiLU. Raise UserError for another activation. matrices: (A:
+    ExRxI, B: ExOxR) by projection, of one rank, as trained views. merge: `overwrite` replaces the layer's weights by
+    weights that contain LoRA."""
 
     def __init__(self, layer: Any, matrices: Mapping[str, Pair], alpha: float, *, merge: bool = False) -> None:
         super().__init__()
@@ -261,21 +262,21 @@ class MergedExperts:
         self._behind = False
 
     def changed(self) -> None:
-        """Note that A or B changed. No merge may run while they change."""
+        """Note that A or B changed. No merge may run during such a change."""
         self._behind = True
 
     def begin(self) -> None:
-        """Start merging the adapter in the background thread, if its matrices A or B changed."""
+        """Start merging the adapter in the background if A or B changed."""
         if self._behind and self._places and self._under_way is None:
             self._behind, self._under_way = False, self._aside.submit(self._overwrite)
 
     def finish(self) -> None:
-        """Merge the present A and B, and wait until they are merged."""
+        """Merge the current A and B, and wait until that is done."""
         self.begin()
         self.finish_begun()
 
     def finish_begun(self) -> None:
-        """Wait for a running merge. Until the merge ends, A and B must not change."""
+        """Wait for a running merge. Before its end, A and B must not change."""
         if self._under_way is not None:
             under_way, self._under_way = self._under_way, None
             under_way.result()

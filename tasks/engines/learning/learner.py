@@ -1,9 +1,9 @@
-"""The training loop: sample, update, serve, save; and its resumption after a kill.
+"""The training loop (sample, update, serve, save), and how a killed training resumes.
 
-A step is a function of the state before it and of its rollouts. `sample` makes rollouts durable before it returns, so a
-killed run repeats at most the update in progress and samples nothing twice. With `staleness` 1 the rollouts of step s
-come from the policy after step s - 2 and are sampled while step s - 1 trains. Each rollout comes from one policy and is
-stored in the ledger under this policy, so a resumed run requests the same rollouts.
+A step depends only on the state before it and on its rollouts. `sample` stores rollouts before it returns. So a killed
+run repeats at most the last update, and samples nothing twice. With `staleness` 1 the rollouts of step s come from the
+policy after step s - 2 and are sampled while step s - 1 trains. All rollouts come from one policy and are stored under
+it in the ledger, so that a resumed run requests the same rollouts.
 """
 
 import sys
@@ -31,7 +31,7 @@ from tasks.engines.learning.policy import Execution, Policy
 from tasks.engines.learning.update import Clock, updater_for
 from tasks.engines.model_files import former_identity, read_config
 
-#: A training stops after this many updates with gradients that are not finite.
+#: Number of updates with gradients that are not finite after which a training stops.
 MAX_SKIPPED = 3
 SampleFn = Callable[[StepPlan], list[TrainRollout]]
 Row = dict[str, Any]
@@ -40,7 +40,7 @@ __all__ = ["Execution", "SampleFn", "StepMetrics", "TrainResult", "train"]
 
 @dataclass(frozen=True, slots=True)
 class StepMetrics:
-    """The metrics of a step. row: one row of STEPS without the arm. seconds: by phase, only for display."""
+    """The metrics of a step. row: one row of STEPS, without the arm. seconds: by phase, for display only."""
 
     row: Row
     seconds: dict[str, float]
@@ -48,8 +48,8 @@ class StepMetrics:
 
 @dataclass(frozen=True, slots=True)
 class TrainResult:
-    """The result of a training. steps, exposure, diagnostics: rows of STEPS, EXPOSURE and DIAGNOSTICS without the arm.
-    kept_adapters: PEFT, float32, one for each evaluation after step 0, folders `step-NNNN`; the last is the result."""
+    """The result of a training. steps, exposure, diagnostics: rows of STEPS, EXPOSURE and DIAGNOSTICS, without the arm.
+    kept_adapters: folders `step-NNNN` (PEFT, float32), one for each evaluation after step 0; the last is the result."""
 
     steps: list[Row]
     exposure: list[Row]
@@ -59,7 +59,7 @@ class TrainResult:
 
 @dataclass(frozen=True)
 class Job:
-    """A training, the same for every process of the learner. temperature: sampling temperature."""
+    """A training, the same in every process of the learner. temperature: that of sampling."""
 
     base: Path
     problems: Sequence[PromptProblem]
@@ -78,13 +78,13 @@ def train(
     pay: Callable[[int, str], None] = lambda *_: None,
     **given: Any,
 ) -> TrainResult:
-    """Train LoRA on `base` for `config.steps` updates, with evaluation plans before the first step, every `eval_every`
-    steps and after the last.
+    """Train LoRA on `base` for `config.steps` updates. Plan evaluations before the first step, every `eval_every` steps
+    and after the last.
 
     given: the fields of Job. workdir: holds checkpoints, served adapters and finally the result; survives a crash.
-    on_checkpoint: called with the folder of each complete checkpoint, in the thread that wrote it. pay: called with the
-    number of tokens before a service trains on them, and a key by which they are charged once. Errors: UserError for an
-    unusable base, adapter, checkpoint or configuration before sampling, and after MAX_SKIPPED non-finite gradients.
+    on_checkpoint: gets the folder of each complete checkpoint, in the thread that wrote it. pay: gets the number of
+    tokens before a service trains on them, and a key by which they are charged once. Raise UserError, before sampling,
+    for an unusable base, adapter, checkpoint or configuration; and after MAX_SKIPPED gradients that are not finite.
     """
     job = Job(**given)
     loss_for(job.config)
@@ -93,15 +93,15 @@ def train(
         with parallel.team(job.execution.processes, job, job.workdir / "processes"):
             return _Training(job, sample, on_checkpoint, pay).run(on_step)
     except BaseException as error:
-        clear_frames(error.__traceback__)  # a stored error must not keep the model on its device
+        clear_frames(error.__traceback__)  # otherwise a stored error would keep the model on its device
         raise
     finally:
         release_memory()
 
 
 class _Training:
-    """The training loop in one process of the learner. rows: so far, by table of TrainResult. done: number of finished
-    steps when it began or resumed."""
+    """The training loop in one process of the learner. rows: rows so far, by table of TrainResult. done: steps that
+    were finished when the loop began or resumed."""
 
     def __init__(
         self, job: Job, sample: SampleFn, on_checkpoint: Callable[[Path], None], pay: Callable[[int, str], None]
@@ -168,7 +168,7 @@ class _Training:
         return StepMetrics(row, clock.seconds)
 
     def _updated(self, step: int, groups: Groups, clock: Clock) -> Row:
-        """Update on these rollouts, save state, serve the new weights, and return the step's row."""
+        """Update on these rollouts, save the state, serve the new weights, and return the step's row."""
         with clock.phase("sync"):
             self.adapters.written()
         key = {"seed": self.config.seed, "step": step}
@@ -195,7 +195,8 @@ class _Training:
         return row
 
     def _save(self, step: int) -> None:
-        """Write a checkpoint, in the background if checkpoints are asynchronous; the next one waits for it."""
+        """Write a checkpoint. If checkpoints are asynchronous, write it in the background; the next one waits for
+        it."""
         self._written()
         if not self.adapters.writes:
             return
@@ -208,12 +209,12 @@ class _Training:
             self._written()
 
     def _written(self) -> None:
-        """Wait for the checkpoint being written, and raise its error."""
+        """Wait until the checkpoint is written, and raise its error."""
         if self._writing is not None:
             self._writing.result()
 
     def _check_finite(self) -> None:
-        """Raise UserError after too many skipped updates; a resumed training does so before it samples."""
+        """Raise UserError after too many skipped updates. A resumed training does so before it samples."""
         skipped = {row["step"]: row["skipped_updates"] for row in self.rows["steps"] if row["skipped_updates"]}
         if sum(skipped.values()) >= MAX_SKIPPED:
             self._written()
@@ -225,14 +226,14 @@ class _Training:
 
 
 def _like_this_thread() -> ThreadPoolExecutor:
-    """Return an executor of one thread with this thread's number of OpenMP threads. OpenMP gives a new thread all
-    cores; torch uses its own number once it is queried. An engine that meets both numbers fails, and the number decides
-    the last bits of a sum."""
+    """Return an executor with one thread that has this thread's number of OpenMP threads. A new thread would get all
+    cores from OpenMP, but torch sets its own number once it is queried. An engine that meets two numbers fails, and the
+    number decides the last bits of a sum."""
     return ThreadPoolExecutor(1, initializer=torch.get_num_threads)
 
 
 class StepRollouts:
-    """The groups of each step. sample: makes rollouts durable before it returns; never called concurrently."""
+    """The groups of each step. sample: stores rollouts before it returns. Two calls never overlap."""
 
     def __init__(
         self, problems: Sequence[PromptProblem], config: LearnerConfig, adapters: Adapters, sample: SampleFn
@@ -243,7 +244,7 @@ class StepRollouts:
         self._thread = _like_this_thread()
 
     def of(self, step: int) -> Groups:
-        """Return the step's groups by problem. With resampling, groups of further prompts replace dead groups."""
+        """Return the step's groups by problem. With resampling, groups of further problems replace dead groups."""
         prompts, budget = self.schedule[step - 1], self.config.max_extra_groups
         groups = self._grouped(self._plan(step, prompts))
         spare = extra_prompts(self.problems, self.config, step, prompts) if budget else []
@@ -254,19 +255,19 @@ class StepRollouts:
         return groups
 
     def look_ahead(self, step: int) -> None:
-        """Start sampling the rollouts of `step`, whose policy is served already; `of` waits for them."""
+        """Start sampling the rollouts of `step`, whose policy is served already. `of` waits for them."""
         if self.config.staleness and step <= self.config.steps and self.adapters.writes:
             plan = self._plan(step, self.schedule[step - 1])
             self._ahead = self._thread.submit(copy_context().run, self.sample, plan)
 
     def evaluate_last(self) -> None:
-        """Evaluate the policies that no remaining step samples from."""
+        """Evaluate the policies from which no remaining step samples."""
         for policy_step in range(max(1, self.config.steps - self.config.staleness), self.config.steps + 1):
             if evaluated(self.config, policy_step):
                 self._sampled(self._plan_of(self.config.steps + 1, (), policy_step, evaluate=True))
 
     def close(self) -> None:
-        """Wait until rollouts in progress, which are paid for, are stored."""
+        """Wait until rollouts in progress are stored, because they are paid for."""
         self._thread.shutdown(wait=True)
 
     def _plan(self, step: int, prompts: tuple[str, ...], *, extra: bool = False) -> StepPlan:
@@ -298,7 +299,7 @@ class StepRollouts:
         return groups
 
 
-if __name__ == "__main__":  # another process of the learner, with the job and rollouts of the first
-    from tasks.engines.learning import learner  # pickled classes need the module's import name
+if __name__ == "__main__":  # another process of the learner, which gets job and rollouts from the first one
+    from tasks.engines.learning import learner  # because pickled classes need the module's import name
 
     learner.train(**vars(parallel.join_team(*map(int, sys.argv[1:]))), sample=lambda _: [])

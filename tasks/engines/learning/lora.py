@@ -1,12 +1,12 @@
-"""LoRA on frozen linear layers: float32 masters in one flat vector, working copies in the compute type.
+"""LoRA on frozen linear layers: float32 master weights in one flat vector, and working copies in the compute type.
 
-A single vector contains all matrices, so that casting, clipping, the optimiser step and the reduction over processes
-are one kernel each. Gradients of working copies go to a second flat vector; each copy's `.grad` is a view of it. A
-layer multiplies by A and B separately from its base weight, or by a merged weight.
+One vector contains all matrices, so that casting, clipping, the optimiser step and the sum over processes are one
+kernel each. The gradients of working copies go to a second flat vector, of which each copy's `.grad` is a view. A layer
+multiplies by A and B separately from its base weight, or by a merged weight.
 
-Between matrix products a decoder layer is bound by memory traffic: with transformers' own norms and activations a 1.5B
-model moves about 0.9 MB per token and layer, a third of the time of a training step. The GPU therefore uses one kernel
-per norm, rotary embedding and gated activation (`fuse`).
+Between matrix products, memory traffic limits a decoder layer. With transformers' own norms and activations, a 1.5B
+model moves about 0.9 MB per token and layer, a third of the time of a training step. So the GPU uses one kernel per
+norm, rotary embedding and gated activation (`fuse`).
 """
 
 import hashlib
@@ -39,14 +39,14 @@ from tasks.engines.model_checks import check_rank
 
 
 def add_gradients(layer: Any, x: Tensor, grad: Tensor) -> None:
-    """Add the gradients of A and B for `grad` to their sums, as if the merged weight were not rounded."""
+    """Add to the gradients of A and B what `grad` gives, as if the merged weight were not rounded."""
     layer.a.grad.addmm_((grad @ layer.b).T, x, alpha=layer.scale)
     layer.b.grad.addmm_(grad.T, x @ layer.a.T, alpha=layer.scale)
 
 
 class LoraLinear(torch.autograd.Function):
     """The output of a linear layer with LoRA: x Wᵀ + b + scale · (x Aᵀ) Bᵀ. In a merged layer W already contains scale
-    · B · A; the gradients of A and B ignore the rounding of W."""
+    · B · A. The gradients of A and B ignore the rounding of W."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, layer: Any, a: Tensor, b: Tensor) -> Tensor:
@@ -61,7 +61,7 @@ class LoraLinear(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> Any:
         (x, weight, a, b), layer, grad = ctx.saved_tensors, ctx.layer, grads[0]
         grad_x = grad @ weight if ctx.needs_input_grad[0] else None
-        # on a GPU launches of small kernels are the bottleneck; on a CPU another order of sums changes last bits
+        # launches of small kernels limit the speed on a GPU; on a CPU another order of sums would change last bits
         if layer.merged and x.is_cuda:
             add_gradients(layer, x, grad)
             return grad_x, None, None, None
@@ -75,7 +75,7 @@ class LoraLinear(torch.autograd.Function):
 
 class MergedMlp(torch.autograd.Function):
     """The output of an MLP of three merged layers: down(silu(gate(x)) · up(x)). The product before `down` is not
-    stored: the backward kernel recomputes it together with the gradients. kernels: `gated` and `gated_backward`."""
+    stored, because the backward kernel recomputes it with the gradients. kernels: `gated` and `gated_backward`."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, layers: tuple[Any, Any, Any], kernels: Any, *_lora: Tensor) -> Tensor:
@@ -98,7 +98,7 @@ class MergedMlp(torch.autograd.Function):
 
 
 def merged_mlp(x: Tensor, layers: tuple[Any, Any, Any], kernels: Any) -> Tensor:
-    """Return the output of an MLP with merged gate, up and down. kernels: see MergedMlp."""
+    """Return the output of an MLP with merged gate, up and down layers. kernels: see MergedMlp."""
     lora = [matrix for layer in layers for matrix in (layer.a, layer.b)]
     return MergedMlp.apply(x.flatten(0, -2), layers, kernels, *lora).view(x.shape)
 
@@ -118,7 +118,7 @@ def gated_backward(grad: Tensor, gate: Tensor, up: Tensor) -> tuple[Tensor, Tens
 
 @cache
 def _compiled() -> tuple[Any, Any]:
-    """Return kernels for any model width and pack length."""
+    """Return compiled kernels, for any width of a model and any length of a pack."""
     return torch.compile(gated, dynamic=True), torch.compile(gated_backward, dynamic=True)
 
 
@@ -134,11 +134,10 @@ def _mlp(module: Any, x: Tensor) -> Tensor:
 
 
 def fuse(model: nn.Module) -> None:
-    """Replace norms, rotary embeddings and gated activations by fused ones, in place; unknown modules stay
-    unchanged."""
+    """Replace norms, rotary embeddings and gated activations by fused ones, in place. Unknown modules stay."""
     for module in model.modules():
         kind = type(module).__name__
-        if kind.endswith("Attention"):  # the rotary embedding is a function of the class's module
+        if kind.endswith("Attention"):  # the rotary embedding is a function in the module of this class
             home: Any = sys.modules[type(module).__module__]
             rotary = getattr(home, "apply_rotary_pos_emb", None)
             if rotary is not None and not hasattr(rotary, "_torchdynamo_orig_callable"):
@@ -151,8 +150,8 @@ def fuse(model: nn.Module) -> None:
 
 
 class LoraModule(nn.Module):
-    """A linear layer with LoRA matrices A and B. merge: the layer's weight is a copy that includes the adapter; each
-    call of `merge` updates it."""
+    """A linear layer with LoRA matrices A and B. merge: the layer's weight is a copy that contains the adapter, and
+    each call of `merge` updates it."""
 
     def __init__(self, linear: nn.Linear, a: Tensor, b: Tensor, scale: float, *, merge: bool) -> None:
         super().__init__()
@@ -170,9 +169,9 @@ class LoraModule(nn.Module):
 class Lora:
     """LoRA of a model's linear layers, and of its experts.
 
-    master: float32, all matrices concatenated (`shapes`, or `stacks` for the experts of a layer). work, work_grad: the
-    same in the compute type (the master itself for float32). grad: float32 sum of the gradients of a step's packs.
-    merge: the forward pass uses merged weights, the same as those of a merging sampler.
+    master: float32, all matrices in one vector (`shapes`, or `stacks` for the experts of a layer). work, work_grad: the
+    same in the compute type (for float32 the master itself). grad: float32 sum of the gradients of a step's packs.
+    merge: the forward pass uses merged weights, the same as a sampler that merges.
     """
 
     def __init__(self, model: nn.Module, config: LearnerConfig, *, merge: bool = False) -> None:
@@ -194,7 +193,7 @@ class Lora:
         self.stacks: dict[str, tuple[int, ...]] = dict(self.shapes)
         for name, layer in experts.items():
             for projection in (p for p in EXPERT_PROJECTIONS if p in targets):
-                # all experts' A, then all their B, each as a 3-D view
+                # first A of all experts, then B of all experts, each as a 3-D view
                 for matrix, shape in zip("AB", expert_shapes(layer, projection, each_rank), strict=True):
                     self.stacks[f"{name}.{projection}.lora_{matrix}.weight"] = (layer.num_experts, *shape)
                     for expert in range(layer.num_experts):
@@ -229,7 +228,7 @@ class Lora:
         self.start(config.seed)
 
     def start(self, seed: int) -> None:
-        """Initialise the adapter from the seed. The model's outputs do not change, because B is zero."""
+        """Initialise the adapter from the seed. B is zero, so the model's outputs do not change."""
         with torch.no_grad():
             self.master.zero_()
             for name, view in self.views(self.master).items():
@@ -269,12 +268,12 @@ class Lora:
             self._merge()
 
     def begin_second(self) -> None:
-        """Create a second adapter with the present weights."""
+        """Create a second adapter with the current weights."""
         self.second = self.master.detach().clone()
 
     @contextmanager
     def swapped(self) -> Iterator[None]:
-        """Exchange the two adapters and their master weights, so that training updates the second one."""
+        """Exchange the two adapters and their master weights, so that training updates the second."""
         self._swap()
         try:
             yield
@@ -290,13 +289,13 @@ class Lora:
         self.refresh()
 
     def collect(self) -> None:
-        """Add the last backward pass's gradient to the step's float32 gradient."""
+        """Add the gradient of the last backward pass to the step's float32 gradient."""
         if self.work_grad is not self.grad:
             self.grad.add_(self.work_grad)
             self.work_grad.zero_()
 
     def export(self, folder: Path, base: Path, dtype: torch.dtype) -> None:
-        """Write the adapter in PEFT format, for vLLM and peft. The second adapter goes into a folder below."""
+        """Write the adapter in PEFT format, for vLLM and peft. The second adapter is in a folder inside the first."""
         for place, flat in self._places(folder, self.master):
             write_peft(place, base, flat.detach(), dtype, self.shapes, self.config)
 
@@ -309,7 +308,7 @@ class Lora:
         return [(folder, first), *([] if self.second is None else [(folder / AS_CRITIC, self.second)])]
 
     def load(self, folder: Path, base: Path, *, whole: bool = True) -> None:
-        """Start from an earlier training's adapter. whole, errors: see `read_peft`."""
+        """Start from the adapter of an earlier training. whole, errors: see `read_peft`."""
         tensors = read_peft(folder, base, self.shapes, self.config, whole=whole)
         with torch.no_grad():
             for name, view in self.views(self.master).items():
@@ -318,7 +317,7 @@ class Lora:
 
 
 def _initial(seed: int, name: str, shape: tuple[int, ...]) -> np.ndarray:
-    """Draw A ~ U(±1/√d_in), as peft does, but as a function of seed and name only; B is zero."""
+    """Return A from U(±1/√d_in), as in peft, but determined by seed and name only. B is zero."""
     digest = hashlib.sha256(f"{seed}\x1flora\x1f{name}".encode()).digest()
     bound = 1 / np.sqrt(shape[1])
     draws = np.random.Generator(np.random.PCG64(int.from_bytes(digest[:8], "big"))).random(shape, dtype=np.float32)

@@ -1,10 +1,10 @@
-"""Merge an adapter into its weights, W' = W + scale · B · A in the type of W, so that it costs no more than the base
-model.
+"""Merge an adapter into its weights, W' = W + scale · B · A in the type of W, so that sampling with it costs no more
+than with the base model.
 
-bfloat16 has 8 bits of mantissa. At a learning rate of 5e-6 the value nearest to W + d is W for 99 % of weights, so
-rounding to nearest would serve the base model. Rounding is therefore stochastic, and its expectation is the exact sum.
-The noise of the rounding is a function of A and B only, so that sampler and learner, each with its own copy, have
-bit-identical weights.
+bfloat16 has 8 bits of mantissa. At a learning rate of 5e-6, the value nearest to W + d is W for 99 % of weights, so
+rounding to nearest would serve the base model. Rounding is therefore stochastic, with the exact sum as its expectation.
+Its noise depends only on A and B, so that sampler and learner, each with its own copy, have the same weights to the
+bit.
 """
 
 import weakref
@@ -18,13 +18,13 @@ from torch import Tensor
 
 from tasks.engines.adapter_files import Products
 
-#: The number of experts merged at once; float32 copies of all experts of a layer take gigabytes.
+#: Number of experts that are merged at once, because float32 copies of all experts of a layer take gigabytes.
 _EXPERTS_AT_ONCE = 32
 
 
 def merged(weight: Tensor, a: Tensor, b: Tensor, scale: float) -> Tensor:
     """Return `weight` + scale · B · A, added in float32 and rounded to the weight's type; for one matrix or a stack. A
-    and B are rounded to that type first, like in a learner of that type."""
+    and B are first rounded to that type, as in a learner of that type."""
     a, b = (matrix.detach().to(weight.device, weight.dtype) for matrix in (a, b))
     product = torch.addmm if weight.dim() == 2 else torch.baddbmm
     exact = product(weight.float(), b.float(), a.float(), alpha=scale)
@@ -32,7 +32,7 @@ def merged(weight: Tensor, a: Tensor, b: Tensor, scale: float) -> Tensor:
 
 
 def merge_into(out: Tensor, weight: Tensor, products: Products, name: str) -> None:
-    """Write the merged weight of this name into `out` in place; without an adapter for it, the weight itself."""
+    """Write the merged weight of this name into `out`, or the weight itself if it has no adapter."""
     if name not in products.pairs:
         out.copy_(weight)
         return
@@ -46,7 +46,7 @@ def merge_into(out: Tensor, weight: Tensor, products: Products, name: str) -> No
 
 
 def rounded(exact: Tensor, dtype: torch.dtype, draws: Any) -> Tensor:
-    """Round float32 stochastically to bfloat16, without bias; return float32 unchanged. Overwrites `exact`. draws:
+    """Round float32 stochastically to bfloat16, without bias, and overwrite `exact`. Return float32 unchanged. draws: a
     torch.Generator of the same device."""
     if dtype == torch.float32:
         return exact
@@ -54,13 +54,13 @@ def rounded(exact: Tensor, dtype: torch.dtype, draws: Any) -> Tensor:
         raise ValueError(f"weights of type {dtype} cannot be merged")
     bits = exact.view(torch.int32)
     noise = torch.randint(0, 1 << 16, bits.shape, dtype=torch.int32, device=bits.device, generator=draws)
-    # a GPU's NaN is 0x7fffffff: adding noise would overflow into the sign bit and give zeros
+    # NaN on a GPU is 0x7fffffff: added noise would overflow into the sign bit and give zeros
     noise.masked_fill_(exact.isnan(), 0)
     return bits.add_(noise).bitwise_and_(-(1 << 16)).view(torch.float32).to(torch.bfloat16)
 
 
 def _draws(a: Tensor, b: Tensor) -> Any:
-    """Return a generator seeded with the bits of A and B, weighted by position."""
+    """Return a random generator whose seed is a sum of the bits of A and B, weighted by position."""
     bits = torch.cat([matrix.flatten() for matrix in (a, b)]).view(torch.int16)
     places = torch.arange(1, len(bits) + 1, dtype=torch.int32, device=bits.device)
     return torch.Generator(a.device).manual_seed(int((bits * places).sum(dtype=torch.int64)) % (1 << 63))
@@ -70,8 +70,8 @@ _ALIGNED = 512
 
 
 def host_copies(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return copies in host memory. For GPU weights they share one pinned block, because torch rounds each pinned block
-    up to a power of two."""
+    """Return copies in host memory. Copies of GPU weights share one pinned block, because torch rounds the size of each
+    pinned block up to a power of two."""
     if not weights or not all(weight.is_cuda for weight in weights.values()):
         return {name: weight.clone() for name, weight in weights.items()}
     starts = [0]
@@ -87,13 +87,14 @@ def host_copies(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 class Snapshot:
-    """A copy of tensors in host memory (pinned for a GPU), overwritten by the next one."""
+    """A copy of tensors in host memory (pinned for a GPU). The next copy overwrites it."""
 
     def __init__(self) -> None:
         self._copies: dict[str, Tensor] = {}
 
     def of(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return copies that are valid until the next call. Runs on the caller's stream and returns when complete."""
+        """Return copies that are valid until the next call. They are complete on return; the caller's stream is
+        used."""
         if not all(tensor.is_cuda for tensor in tensors.values()):
             return {name: tensor.to("cpu", copy=True) for name, tensor in tensors.items()}
         if {n: t.shape for n, t in self._copies.items()} != {n: t.shape for n, t in tensors.items()}:
@@ -106,7 +107,7 @@ class Snapshot:
 
 
 def _pinned_block(size: int) -> Tensor:
-    """Return a pinned block, unpinned when its last tensor is freed."""
+    """Return a pinned block, which is unpinned when its last tensor is freed."""
     memory = np.empty(size, dtype=np.uint8)
     cuda: Any = torch.cuda.cudart()
     torch.cuda.check_error(int(cuda.cudaHostRegister(memory.ctypes.data, size, 0)))
@@ -115,7 +116,7 @@ def _pinned_block(size: int) -> Tensor:
 
 
 def fetched(base: Mapping[str, Tensor], device: torch.device) -> Iterator[tuple[str, Tensor]]:
-    """Yield each weight on the device; host weights are copied while the previous one is in use."""
+    """Yield each weight on the device. The next host weight is copied while a weight is in use."""
     if device.type == "cpu" or all(weight.is_cuda for weight in base.values()):
         yield from base.items()
         return
@@ -131,6 +132,6 @@ def fetched(base: Mapping[str, Tensor], device: torch.device) -> Iterator[tuple[
         if waiting is not None:
             here.wait_event(waiting[2])
             yield waiting[:2]
-            # otherwise the whole base would be copied at once and need memory
+            # otherwise all weights would be copied at once and fill the memory
             here.synchronize()
         waiting = coming

@@ -1,9 +1,9 @@
-"""Data parallelism of the learner: every process takes a share of a step's packs, and gradients are summed.
+"""Data parallelism of the learner: every process computes a share of a step's packs, and the gradients are summed.
 
-The first process runs the study: it samples and writes. The study's process starts another process for each further GPU
-and sends it the job and every step's rollouts through a pipe. All processes run the same loop. The process group is the
-learner's own, because vLLM in the first process uses torch's default one. Any user of the machine can reach the store
-that forms it, so nothing that is unpickled goes through that store.
+The first process runs the study; it samples and writes. It starts another process for each further GPU, and sends it
+the job and every step's rollouts through a pipe. All processes run the same loop. The learner has its own process
+group, because vLLM uses torch's default group. The group is formed through a store that any user of the machine can
+reach, so nothing that is unpickled goes through it.
 """
 
 import socket
@@ -24,7 +24,7 @@ from storage.errors import Parked
 from tasks.engines.hardware import child
 
 T = TypeVar("T")
-#: The other processes wait this long while the first samples; if the first dies, its store fails at once.
+#: Longest time to wait for the first process while it samples. If it dies, its store fails at once.
 PATIENCE = timedelta(days=7)
 
 
@@ -34,7 +34,7 @@ class _Team:
     world: int
     store: Any
     others: list[subprocess.Popen[bytes]] = field(default_factory=list)
-    #: in the first process a pipe to each other process; in another process the pipe from the first
+    #: in the first process, a pipe to each other process; in another process, the pipe from the first one
     pipes: list[Connection] = field(default_factory=list)
     group: Any = None
 
@@ -44,8 +44,8 @@ _team: _Team | None = None
 
 @contextmanager
 def team(processes: int, job: object, logs: Path) -> Iterator[None]:
-    """Start `processes - 1` other processes on this job, and stop them at the end. Do nothing with one process, or in
-    processes other than the first. Errors: Parked if another process died; its output is in `logs`."""
+    """Start `processes - 1` other processes on this job, and stop them at the end. Only the first process does so.
+    Raise Parked if another process died; its output is in `logs`."""
     global _team
     if processes == 1 or _team is not None:
         yield
@@ -75,7 +75,7 @@ def team(processes: int, job: object, logs: Path) -> Iterator[None]:
 
 
 def _failed(other: subprocess.Popen[bytes]) -> bool:
-    """Return whether a process failed; its sockets close a moment before it ends."""
+    """Return whether a process failed. Its sockets close a moment before it ends, so wait for its end."""
     try:
         return other.wait(timeout=1) != 0
     except subprocess.TimeoutExpired:
@@ -83,7 +83,7 @@ def _failed(other: subprocess.Popen[bytes]) -> bool:
 
 
 def _store(port: int) -> Any:
-    """Return the first process's key-value store; for port 0 it opens one. The store listens on localhost only; torch's
+    """Return the first process's key-value store, or open it if the port is 0. It listens on localhost only; torch's
     own socket would listen on all interfaces."""
     c10d: Any = dist
     how: dict[str, Any] = {"timeout": PATIENCE, "wait_for_workers": False}
@@ -103,7 +103,7 @@ def _start(rank: int, team: _Team, log: Path) -> None:
 
 
 def join(device_type: str) -> None:
-    """Form the process group for gradients; every process calls it once its device is known."""
+    """Form the process group for gradients. Every process calls this when it knows its device."""
     if _team is None or _team.group is not None:
         return
     if _team.rank:
@@ -124,7 +124,7 @@ def rank_and_world() -> tuple[int, int]:
 
 
 def reduced(tensor: Tensor, how: Literal["SUM", "MAX"]) -> Tensor:
-    """Return the elementwise sum or maximum over processes, in place."""
+    """Return the elementwise sum or maximum over all processes, in place."""
     if _team is not None:
         options = dist.AllreduceOptions()
         options.reduceOp = getattr(dist.ReduceOp, how)
@@ -133,7 +133,7 @@ def reduced(tensor: Tensor, how: Literal["SUM", "MAX"]) -> Tensor:
 
 
 def from_first(value: T | None) -> T:
-    """Return the first process's value in all processes; the others pass None."""
+    """Return the value of the first process in all processes. Other processes pass None."""
     if _team is not None and _team.rank:
         return _team.pipes[0].recv()
     for pipe in _team.pipes if _team is not None else ():

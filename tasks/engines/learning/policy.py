@@ -1,11 +1,11 @@
 """A policy that can be trained: frozen base, LoRA, packed forward pass, and log-probs of the target tokens.
 
 The memory for log-probs does not grow with the vocabulary. The head is frozen, so the gradient of one token's log-prob
-is one vector of the hidden size. The gradient is computed in the forward pass, chunk by chunk, from the chunk's
-probabilities; the backward pass scales it. Float32 logits exist for one chunk at a time and are never recomputed.
+is one vector of the hidden size. The forward pass computes it chunk by chunk from the chunk's probabilities, and the
+backward pass scales it. Float32 logits exist for one chunk at a time and are never computed twice.
 
-After loading, the log-probs of a pack are compared with those of the model's own forward pass, which reveals another
-attention, mask, head or position (`policy_check`).
+After loading, the log-probs of a pack are compared with those of the model's own forward pass. A wrong attention, mask,
+head or position shows there (`policy_check`).
 """
 
 import os
@@ -51,13 +51,13 @@ from tasks.engines.model_checks import (
 )
 from tasks.engines.model_files import loaded, loaded_bytes, read_config, weight_files
 
-#: Rows of a pack for scoring, and the shares of the GPU's and the host's free memory that a scoring model may use.
+#: For scoring: rows of a pack, and the largest share of the free memory of GPU and of host that the model may take.
 SCORED_ROWS, ROOM, SHARE_OF_HOST = 1024, 0.9, 0.2
 
 
 class Policy:
-    """A base model with LoRA on one device. `lora` holds the weights; `logprobs` is differentiable in the working
-    copies of the weights. temperature: the sampler's temperature, whose softmax defines the trained policy."""
+    """A base model with LoRA on one device. `lora` has the weights; `logprobs` is differentiable in their working
+    copies. temperature: that of the sampler, whose softmax defines the trained policy."""
 
     def __init__(self, base: Path, config: LearnerConfig, execution: Execution, temperature: float = 1.0) -> None:
         quiet_libraries()
@@ -80,7 +80,7 @@ class Policy:
         free = free_bytes(self.device, execution.memory_share)
         plan = check_training_memory(base, config, execution, self.dtype.itemsize, free)
         self.kept_rows, self.execution = plan.kept_rows, execution
-        # loaded onto the device shard by shard: a host copy of a 30B mixture would take 57 GiB
+        # load onto the device shard by shard, because a host copy of a 30B mixture takes 57 GiB
         onto, how = self.device if gpu else None, {"attn_implementation": ATTENTION_NAME}
         model: Any = loaded(AutoModelForCausalLM, base, self.dtype, onto, **how)
         model.to(self.device).requires_grad_(False).eval()
@@ -100,9 +100,9 @@ class Policy:
         release_memory()
 
     def try_longest(self, rows: int) -> None:
-        """Run the longest pack forward and backward without side effects. If this pack runs out of memory, enable
-        activation recomputation for all packs. Raise UserError if the pack does not fit with recomputation either."""
-        # completions no longer than rollouts, because positions beyond may be computed differently
+        """Run the longest pack forward and backward without side effects. If it runs out of memory, recompute the
+        activations of all packs. Raise UserError if it does not fit even so."""
+        # completions are at most as long as rollouts, because later positions may be computed differently
         each = max(1, (self.execution.longest or rows) - 1)
         sizes = [min(each, rows - 1 - begun) + 1 for begun in range(0, rows - 1, each)]
         ids = np.random.default_rng(0).integers(0, len(self.head), max(sizes)).tolist()
@@ -128,21 +128,21 @@ class Policy:
     def score(
         self, groups: Sequence[PromptGroup], temperature: float, weights: Tensor | None = None, *, base: bool = False
     ) -> np.ndarray:
-        """Return the log-probs of completion tokens with known behaviour log-probs, concatenated. weights: used instead
-        of LoRA's present weights, in the form of `lora.work`. base: use no adapter."""
-        torch.get_num_threads()  # otherwise a new thread computes with all cores
+        """Return the log-probs of completion tokens with known behaviour log-probs, in one vector. weights: replace
+        LoRA's current weights, in the form of `lora.work`. base: without an adapter."""
+        torch.get_num_threads()  # without this call a new thread computes with all cores
         pack, other = build_pack(groups), torch.zeros_like(self.lora.work) if base else weights
-        if other is None:  # with a gradient, so that updates reuse the compiled kernels
+        if other is None:  # with a gradient, so that updates can use the same compiled kernels
             return self.logprobs(pack, temperature)[0].detach().cpu().numpy()
         with torch.no_grad(), self.lora.showing(other):
             return self.logprobs(pack, temperature)[0].cpu().numpy()
 
     def logprobs(self, pack: Pack, temperature: float | None = None) -> tuple[Tensor, Tensor]:
-        """Return (log-probs_K, entropy_K) of the pack's predicted tokens, float32. temperature: None for the policy's
-        own."""
+        """Return (log-probs_K, entropy_K) of the pack's predicted tokens, float32. temperature: None takes the
+        policy's."""
         self.lora.experts.finish()
         for layer in self._layers:
-            # in training mode transformers recomputes the layer; its submodules stay in eval mode, without dropout
+            # in training mode transformers recomputes the layer; submodules stay in eval mode, without dropout
             layer.training = len(pack.tokens_T) > self.kept_rows
         tokens, positions, rows, targets = (
             on_device(a, self.device) for a in (pack.tokens_T, pack.positions_T, pack.rows_K, pack.targets_K)
@@ -159,8 +159,8 @@ class Policy:
 
 
 def scoring_policy(base: Path, adapter: Path | None, hardware: Hardware) -> Policy:
-    """Load a policy for scoring only: onto the GPU if it has room beside the engine, otherwise into host memory.
-    Errors: UserError if neither has room, or if the learner cannot load this model or adapter."""
+    """Load a policy for scoring only: onto the GPU if there is room next to the engine, otherwise into host memory.
+    Raise UserError if there is no room in either, or if the learner cannot load this model or adapter."""
     settle_threads()
     if not weight_files(base) or read_config(base).get("quantization_config"):
         raise UserError(f"{base.name} is quantised, or its weights are not on this machine")
@@ -206,13 +206,13 @@ def _device(wanted: str) -> torch.device:
 def _terms(
     logits: Tensor, targets: Tensor, dtype: torch.dtype, of_entropy: bool
 ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
-    """Return (log-probs, entropies, p - onehot, p (log p + entropy)), the last two in `dtype`: −temperature times the
-    derivatives of log-prob and entropy by the logits. The last element is None unless `of_entropy` is set."""
+    """Return (log-probs, entropies, p - onehot, p (log p + entropy)), the last two in `dtype`. They are −temperature
+    times the derivatives of log-prob and entropy by the logits. The last is None unless `of_entropy` is set."""
     target = targets[:, None]
     log_p = logits - logits.logsumexp(-1, keepdim=True)
     logprobs, p = log_p.gather(1, target), log_p.exp()
     entropies = -torch.linalg.vecdot(p, log_p)
-    # computed as p - 1 before rounding, which would lose it where p is near 1
+    # p - 1 is computed before rounding, which would lose it where p is near 1
     slopes = torch.where(torch.arange(logits.shape[1], device=logits.device) == target, logprobs.expm1(), p)
     falls = (p * (log_p + entropies[:, None])).to(dtype) if of_entropy else None
     return logprobs[:, 0], entropies, slopes.to(dtype), falls
@@ -260,7 +260,7 @@ class TokenLogprobs(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:
-        # gradients of log-probs, and of entropies if they have one
+        # gradients of the log-probs, and of the entropies if they have gradients
         parts = [
             falls_KD * (-grad_K / ctx.temperature)[:, None].to(falls_KD.dtype)
             for falls_KD, grad_K in zip(ctx.saved_tensors, grads, strict=False)
@@ -284,21 +284,21 @@ def token_logprobs(
     temperature: float = 1.0,
     of_entropy: bool = False,
 ) -> tuple[Tensor, Tensor]:
-    """Return (log-probs_K, entropy_K in nats), float32, of targets under softmax(hidden · weightᵀ / temperature). The
-    gradient is with respect to `hidden` only; entropies have one only with `of_entropy`."""
+    """Return (log-probs_K, entropy_K in nats), float32, of targets under softmax(hidden · weightᵀ / temperature). Only
+    `hidden` gets a gradient. Entropies have one only with `of_entropy`."""
     return TokenLogprobs.apply(hidden_KD, weight_VD, targets_K, chunk, temperature, of_entropy)
 
 
-# The check that the learner computes the same model as transformers.
+# ---- the check that the learner computes the same model as transformers
 
 
-#: Mean difference of log-probs at temperature 1 that is always accepted, by bytes of a weight.
+#: A mean difference of log-probs at temperature 1 that is always accepted, by bytes of a weight.
 LEAST = {8: 1e-3, 4: 1e-3, 2: 1e-2}
-#: A larger difference may be this many times that of two attention implementations of the model, which comes from
-#: rounding alone: measured 0.9 to 1.4 in 500 models on a CPU. Attention scores scaled by 0.9 give 3, by 0.5 give 14.
-#: Fused GPU kernels round at other places, hence the margin.
+#: A larger difference is accepted up to this multiple of the difference between two attention implementations of the
+#: model, which only rounding causes. In 500 models on a CPU it was 0.9 to 1.4 times that difference; attention scores
+#: scaled by 0.9 give 3, and by 0.5 give 14. Fused GPU kernels round at other places, so the limit is higher than 1.4.
 ROUNDED = 4
-#: Tokens of two prompts, and of their completions.
+#: Number of tokens of two prompts, and of their completions.
 _PROMPTS, _COMPLETIONS = (13, 5), (17, 8, 1)
 
 
@@ -322,20 +322,20 @@ LogprobsOf = Callable[[Pack], tuple[Tensor, Tensor]]
 
 
 def policy_check(name: str, model: Any, temperature: float, itemsize: int) -> Callable[[LogprobsOf], None]:
-    """Compute the log-probs of a probe by the unmodified model, each rollout separately. Return a function that
-    compares the learner's with them, for an untrained policy; it raises UserError if they differ by more than rounding.
-    itemsize: bytes of a weight."""
+    """Return a function that compares the learner's log-probs of a probe with those of the unmodified model, which are
+    computed here, each rollout on its own. It raises UserError if the log-probs of an untrained policy differ by more
+    than rounding. itemsize: bytes of a weight."""
     groups = probe(model.get_input_embeddings().num_embeddings)
     model.set_attn_implementation("eager")
     plain = other = _logprobs(model, groups, temperature)
-    with suppress(ValueError):  # a model with only one attention implementation
+    with suppress(ValueError):  # the model may have only one attention implementation
         model.set_attn_implementation("sdpa")
         other = _logprobs(model, groups, temperature)
     model.set_attn_implementation(ATTENTION_NAME)
     most = max(LEAST[itemsize] / min(1.0, temperature), ROUNDED * float((other - plain).abs().mean()))
 
     def check(logprobs: LogprobsOf) -> None:
-        # kernels compiled here would be specialised to the few rows of this pack
+        # kernels compiled here would be specialised to this pack's few rows
         with torch.no_grad(), torch.compiler.set_stance("force_eager"):
             learned, _ = logprobs(build_pack(groups))
         apart = float((learned - plain).abs().mean())

@@ -1,14 +1,14 @@
-"""The learner on a Tinker service: advantages here, gradients and Adam there, and each step settled by the service.
+"""The learner on a Tinker service. Advantages are computed here, and gradients and Adam on the service.
 
 Before the first request of a step, the learner writes the model and the number of this request to `sent.json`. After
 the updates the service saves the model's state, under a name that contains the step. A resumed training starts a new
-model from the state of its last checkpoint. If the next step was sent before a crash, the service knows what happened
-to the step:
+model from the state of its last checkpoint. If the next step was sent before a crash, the service knows what became of
+it:
 
 - The state after the step is saved: the training continues from this state.
 - The model is still in memory: the step is sent again to this model with the same request numbers. The service answers
-each request number once, so it does not repeat finished work.
-- Neither: the service lost the model before it saved the step. The step is sent again and paid again.
+  each request number once, so it does not repeat finished work.
+- Neither is true, because the service lost the model before it saved the step: the step is sent and paid again.
 """
 
 import json
@@ -48,17 +48,17 @@ from tasks.engines.tinker_service import (
 if TYPE_CHECKING:
     from tasks.engines.learning.learner import Job
 
-#: Unused states expire there after 30 days.
+#: Seconds after which the service deletes a state that is not used.
 KEPT_SECONDS = 30 * 24 * 3600
-#: Called before tokens are sent, with their number and a key by which they are charged once; empty for always. Errors:
-#: Parked if the budget does not allow it.
+#: Called before tokens are sent, with their number and a key by which they are charged once (empty: charge always). It
+#: raises Parked if the budget does not allow the tokens.
 Pay = Callable[[int, str], None]
 
 
 class RemoteModel:
-    """The model in training on the service. path: of the state after the last saved step; empty before the first. name:
-    begins the names of its states. step, first: the step in progress, and the number of its first request. Errors:
-    UserError for a training that a Tinker service cannot compute."""
+    """The model in training on the service. Raise UserError for a training that a Tinker service cannot compute. path:
+    that of the state after the last saved step; empty before the first. name: the names of its states begin with it.
+    step, first: the current step, and the number of its first request."""
 
     def __init__(self, job: "Job", name: str, path: str, pay: Pay) -> None:
         if found := unserved(job.config, job.temperature):
@@ -90,7 +90,7 @@ class RemoteModel:
         self.client = answered(lambda: resume(path), gone)
 
     def ask(self, call: Callable[[], Any]) -> Any:
-        """Return the answer of the model in training. Errors: Parked if the service lost the model."""
+        """Return the answer of the model in training. Raise Parked if the service lost the model."""
         try:
             return answered(call, "the service lost the model in training")
         except Gone as error:
@@ -102,7 +102,7 @@ class RemoteModel:
 
     def settle(self, step: int) -> list[Sums]:
         """Find out what became of a step that an earlier process sent. If the state after the step was saved, return
-        the metrics of its updates. Otherwise return nothing, and the step must be sent."""
+        the metrics of its updates. Otherwise return nothing; the step must then be sent."""
         sent = json.loads(self.sent.read_text()) if self.sent.is_file() else {}
         if sent.get("step") == step:
             path = next((path for path in self._saved(sent["model"]) if path.endswith(f"/{self.name_of(step)}")), "")
@@ -116,7 +116,7 @@ class RemoteModel:
         return []
 
     def _saved(self, model: str) -> dict[str, str | None]:
-        """Return the paths of a model's states and samplers, with the time at which each expires."""
+        """Return the paths of a model's states and samplers, each with the time when it expires."""
         return {one.tinker_path: one.expires_at and one.expires_at.isoformat() for one in self._listed(model)}
 
     def _listed(self, model: str) -> Sequence[Any]:
@@ -134,19 +134,19 @@ class RemoteModel:
         return False
 
     def _note(self, sums: Sequence[Sums] = ()) -> None:
-        """Write the position of the step in progress, for a process that resumes it."""
+        """Write where the current step is, for a process that resumes it."""
         where = {"session": self.client.holder.get_session_id(), "model": self.client.model_id, "first": self.first}
         sent = {"step": self.step, **where, "sums": [asdict(one) for one in sums]}
         write_durably(self.sent, json.dumps(sent).encode())
 
     def save(self, sums: Sequence[Sums]) -> None:
-        """Save the state after the step in progress."""
+        """Save the state after the current step."""
         self._note(sums)
         name = self.name_of(self.step)
         self.path = self.ask(lambda: self.client.save_state(name, ttl_seconds=KEPT_SECONDS)).path
 
     def export(self, step: int, folder: Path, *, kept: bool) -> None:
-        """Save weights to sample from; kept ones are also downloaded, where the service hands out PEFT's files."""
+        """Save weights to sample from. Download kept ones too, if the service gives out PEFT's files."""
         folder.mkdir(parents=True)
         ttl, name = None if kept else KEPT_SECONDS, self.name_of(step)
         path = self.ask(lambda: self.client.save_weights_for_sampler(name, ttl_seconds=ttl)).path
@@ -164,7 +164,7 @@ class RemoteModel:
         (folder / REMOTE).write_text(json.dumps(remote))
 
     def score(self, groups: Sequence[PromptGroup], temperature: float, *, base: bool = False, **_: Any) -> np.ndarray:
-        """Return the log-probs of completion tokens with known behaviour log-probs, concatenated; NaN for the base."""
+        """Return the log-probs of completion tokens with known behaviour log-probs, in one vector; NaN for the base."""
         if base:
             known = (np.isfinite(one.behaviour_T).sum() for group in groups for one in group.trajectories)
             return np.full(sum(known), np.nan, np.float32)
@@ -180,7 +180,7 @@ def _download(url: str, file: Path) -> None:
 
 
 def datum_of(group: PromptGroup, one: Trajectory, weight: str, value: float) -> Any:
-    """Return one completion for the service; prompt tokens and those without behaviour log-prob weigh nothing."""
+    """Return one completion for the service. Prompt tokens and tokens without behaviour log-prob have weight 0."""
     known_T, before = np.isfinite(one.behaviour_T), np.zeros(len(group.prompt_ids) - 1, np.float32)
     inputs = {
         "target_tokens": np.concatenate([before, one.token_ids]).astype(np.int64),
@@ -204,8 +204,8 @@ def of_completion(one: Trajectory, output: Any) -> np.ndarray:
 
 
 class TinkerUpdater(Updater):
-    """The updater whose gradients and optimiser are on the service. There is no entropy, because the service returns
-    log-probs only."""
+    """The updater whose gradients and optimiser are on the service. There are no entropies, because the service returns
+    only log-probs."""
 
     def __init__(self, model: RemoteModel, config: LearnerConfig) -> None:
         self.model, self.config, self.loss = model, config, loss_for(config)
@@ -273,7 +273,7 @@ class TinkerUpdater(Updater):
         )
 
     def _optimise(self, sums: Sums, rate: float) -> None:
-        if sums.made:  # by an earlier process
+        if sums.made:  # an earlier process made this update
             return
         (beta1, beta2), config = self.config.betas, self.config
         decay = {"weight_decay": config.weight_decay, "grad_clip_norm": config.grad_clip or 0.0}
@@ -283,13 +283,13 @@ class TinkerUpdater(Updater):
 
 
 class TinkerAdapters(Adapters):
-    """Adapters of a training on the service; `policy` is its RemoteModel."""
+    """The adapters of a training on the service. `policy` is its RemoteModel."""
 
     def _write(self, step: int, folder: Path) -> None:
         self.policy.export(step, folder, kept=evaluated(self.config, step))
 
     def _remember(self, step: int) -> None:
-        # with staleness the next update may come before the weights score
+        # with staleness, the next update may come before these weights score tokens
         self._recent = {} if self.config.staleness else {step: (None, None)}
 
     def _begin(self) -> None:

@@ -1,7 +1,7 @@
 """The optimiser updates of one step's rollouts: advantages, packs, forward and backward, Adam, metrics.
 
 `TwoAgents` trains a generator and a critic: two adapters on one frozen base, each with its own optimiser and objective
-state. The critic's adapter replaces the generator's during its update.
+state. During the critic's update, its adapter replaces the generator's.
 """
 
 import time
@@ -56,7 +56,7 @@ class Clock:
 
 class Updater:
     """The policy and its optimiser, over one flat float32 vector of weights. start: reference weights of the KL term.
-    state: the objective's state after earlier steps. diagnostics: the objective's values for the last step. remote:
+    state: the objective's state after earlier steps. diagnostics: the objective's values in the last step. remote:
     path of the state, if it is on a Tinker service."""
 
     remote = ""
@@ -80,13 +80,13 @@ class Updater:
         )
 
     def start_here(self) -> None:
-        """Use the present weights as the reference of the KL term."""
+        """Use the current weights as the reference of the KL term."""
         if self.config.kl_weight:
             self.start = self.policy.lora.work.detach().clone()
 
     def update(self, groups: Groups, clock: Clock, step: int = 1) -> dict[str, Any]:
-        """Run one step on these groups; return the measured columns of STEPS. Groups without a gradient, and gradients
-        that are not finite, do not change weights and moments."""
+        """Run one step on these groups, and return the measured columns of STEPS. Groups without a gradient, and
+        gradients that are not finite, change neither weights nor moments."""
         rate = learning_rate(self.config, step)
         with clock.phase("credit"):
             credit = credited(groups, self.config, self.state)
@@ -109,10 +109,11 @@ class Updater:
         sums.norm, sums.made = self.step(rate, self.config.grad_clip)
 
     def step(self, rate: float, clip: float | None) -> tuple[float, bool]:
-        """Return the gradient's norm, and whether it was finite and updated the weights. clip: its largest norm."""
+        """Return the norm of the gradient, and whether it was finite and updated the weights. clip: its largest
+        norm."""
         grad = self.policy.lora.grad
         norm = float(torch.linalg.vector_norm(grad))
-        # finite when squared, as Adam does; False for NaN
+        # finite even when squared, as Adam squares it; False for NaN
         if not norm**2 <= torch.finfo(torch.float32).max:
             return norm, False
         if clip is not None and norm > clip:
@@ -125,8 +126,8 @@ class Updater:
     def gradient(
         self, groups: Groups, clock: Clock, credit: Credit | None = None, key: Sequence[object] = ("weights",)
     ) -> "Sums":
-        """Leave the gradient of one update in `policy.lora.grad`, summed over packs and processes. credit: see
-        trained_groups; key: see weighed_tokens, beside the seed."""
+        """Compute the gradient of one update, summed over packs and processes, in `policy.lora.grad`. credit: see
+        trained_groups. key: see weighed_tokens; the seed is added."""
         live = trained_groups(groups, self.config, credit)
         if self.loss.weigh and live:
             with clock.phase("credit"):
@@ -161,7 +162,7 @@ class Updater:
             return [self.policy.logprobs(pack)[0] for pack in packs]
 
     def _pack(self, pack: Pack, reference: Tensor | None, scale: float) -> Tensor:
-        """Run one pack forward and backward. Return 2x6 metrics, sums and a maximum, still on the device."""
+        """Run one pack forward and backward. Return 2x6 metrics (sums and a maximum), which stay on the device."""
         behaviour, advantages, rollout = (
             on_device(a, self.policy.device) for a in (pack.behaviour_K, pack.advantages_K, pack.rollout_K)
         )
@@ -175,18 +176,18 @@ class Updater:
             bounded = (logprobs - behaviour > MAX_LOG_RATIO).sum().float()
             log_ratios = log_ratio(logprobs, behaviour)
             ratio = log_ratios.exp()
-            # KL to the behaviour policy, which sampled these tokens
+            # the KL divergence from the behaviour policy, which sampled these tokens
             kl = (ratio - 1.0 - log_ratios).sum()
             kl_start = torch.zeros_like(kl) if reference is None else k3(logprobs, reference).sum()
             added = torch.stack([loss.detach(), entropy.detach().sum(), ratio.sum(), kl, kl_start, bounded])
             return torch.stack([added, ratio.max().expand(6)]).double()
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return host copies of the checkpoint's tensors, valid until the next call: write them to a file before."""
+        """Return host copies of the checkpoint's tensors. They are valid until the next call."""
         return self.snapshot.of(self.kept())
 
     def kept(self) -> dict[str, Tensor]:
-        """Return the checkpoint's tensors, not copied."""
+        """Return the checkpoint's tensors themselves, without copying."""
         state = self.optimiser.state.get(self.weights) or {}
         return {name: tensor.detach() for name, tensor in {"weights": self.policy.lora.master, **state}.items()}
 
@@ -211,8 +212,8 @@ class Updater:
 
 @dataclass(slots=True)
 class Sums:
-    """Sums over the tokens of one gradient, which add up over packs and processes. norm: norm of the gradient. made:
-    whether the gradient led to an optimiser update; a non-finite one does not."""
+    """Sums over the tokens of one gradient, which are added over packs and processes. norm: norm of the gradient. made:
+    whether the gradient led to an update of the optimiser; a gradient that is not finite does not."""
 
     tokens: int = 0
     masked: int = 0
@@ -247,8 +248,8 @@ def rollouts_row(groups: Groups, config: LearnerConfig) -> dict[str, Any]:
 
 
 def updates_row(gradients: Sequence[Sums], config: LearnerConfig, learning_rate: float) -> dict[str, Any]:
-    """Return the metrics of a step's updates: means over trained tokens, counted as often as trained; loss and gradient
-    norm are means over updates. None without updates."""
+    """Return the metrics of a step's updates: means over trained tokens, where a token counts each time it is trained
+    on. Loss and gradient norm are means over updates. None without updates."""
     made = [s for s in gradients if s.made]
     n = sum(s.tokens for s in made)
 
@@ -284,7 +285,7 @@ def updater_for(policy: Policy, config: LearnerConfig, token_budget: int) -> Upd
 
 
 class TwoAgents(Updater):
-    """The updater of a generator, and in `critic` the updater of its critic."""
+    """The updater of a generator. `critic` is the updater of its critic."""
 
     def __init__(self, policy: Policy, config: LearnerConfig, token_budget: int) -> None:
         super().__init__(policy, config, token_budget)
@@ -297,8 +298,8 @@ class TwoAgents(Updater):
         self.policy.lora.begin_second()
 
     def update(self, groups: Groups, clock: Clock, step: int = 1) -> dict[str, Any]:
-        """Return the generator's row. The metrics of the critic become diagnostics. Its skipped updates are added to
-        the generator's."""
+        """Return the generator's row. The critic's metrics become diagnostics, and its skipped updates are added to the
+        generator's."""
         row = super().update(groups, clock, step)
         if critiques := criticised(groups):
             with self.policy.lora.swapped():

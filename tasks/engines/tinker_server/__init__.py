@@ -1,1 +1,1 @@
-"""A server of the Tinker API from this project's own sampler and learner."""
+"""A server of the Tinker API that uses this project's own sampler and learner."""

@@ -1,7 +1,7 @@
 """The calls of the Tinker API, by the SDK's request types. Each method of `Api` in CALLS is one path of the API.
 
-A call queues work and returns an id, with which the client fetches the answer. Models that clients train are in memory.
-Their requests since the last saved state are on disk, and a restarted server repeats them (`Requests`).
+A call queues work and returns an id, with which the client gets the answer. Models in training are in memory. Their
+requests since the last saved state are on disk, and a restarted server repeats them (`Requests`).
 """
 
 import random
@@ -31,7 +31,7 @@ from tasks.engines.tinker_server.jobs import Answer, Jobs, losses, read_batch
 from tasks.engines.tinker_server.learner import Learner, Model
 
 STATE = "state.safetensors"
-#: Prefix of weights that were saved without a name; they are deleted when the server starts without their session.
+#: Prefix of weights that were saved without a name. A server that starts without their session deletes them.
 UNNAMED = "unnamed-"
 CALLS = (
     *("create_session", "session_heartbeat", "create_sampling_session", "create_model", "get_info", "load_weights"),
@@ -41,8 +41,8 @@ Json = dict[str, Any]
 
 
 class Api:
-    """A base model that clients train and sample from. name: of the base model. alpha: LoRA alpha of every adapter; its
-    scale is alpha / rank. samplers: by id, the checkpoint that a sampler samples from, or None for the base model."""
+    """A base model that clients train and sample from. name: of the base model. alpha: LoRA alpha of every adapter,
+    whose scale is alpha / rank. samplers: id → the checkpoint to sample from, or None for the base model."""
 
     def __init__(
         self, base: Path, name: str, root: Path, generator: Generator, execution: Execution, *, alpha: int, context: int
@@ -58,7 +58,7 @@ class Api:
                 shutil.rmtree(leftover)
 
     def call(self, path: str, body: bytes, encoding: str | None = None) -> Json:
-        """Answer a request by its path. encoding: its Content-Encoding."""
+        """Answer a request by its path. encoding: the request's Content-Encoding."""
         if path == "forward_backward":
             return self.forward_backward(body, encoding)
         if path not in CALLS:
@@ -72,14 +72,14 @@ class Api:
         return method(given)
 
     def answer(self, request: str) -> Future[Answer]:
-        """Return the answer to a request, which may have come before the server was restarted. Errors: Missing."""
+        """Return the answer to a request, even if it came before a restart. Raise Missing if it is unknown."""
         whose = request.rpartition("/")[0]
         if ":train:" in whose:
             self.model(whose)
         return self.jobs.answer(request)
 
     def _repeat(self, whose: str) -> None:
-        """Repeat the requests of a model or sampler from before the server was restarted."""
+        """Repeat the requests of a model or sampler that came before the server was restarted."""
         rows = self.requests.of(whose)
         for number, path, body, encoding in rows:
             self._repeated.add((whose, number))
@@ -97,7 +97,7 @@ class Api:
         return {"type": "session_heartbeat"}
 
     def finish(self, session: str) -> None:
-        """Forget a session's models; their checkpoints stay."""
+        """Forget a session's models. Their checkpoints stay."""
         self.requests.forget(session)
         for known in (self.models, self.samplers):
             for one in [one for one in known if one.startswith(f"{session}:")]:
@@ -126,12 +126,12 @@ class Api:
 
     def _new_model(self, session: str, number: int, shape: Shape) -> str:
         self._check_session(session)
-        model_id = f"{session}:train:{number}"  # the SDK builds the same name
+        model_id = f"{session}:train:{number}"  # the same name as in the SDK
         self.models.setdefault(model_id, Model(model_id, shape))
         return model_id
 
     def model(self, model_id: str | None) -> Model:
-        """Return a model in training. Errors: Missing."""
+        """Return a model in training. Raise Missing if it is unknown."""
         with self._repeating:
             if model_id and model_id not in self.models:
                 self._repeat(model_id)
@@ -146,7 +146,7 @@ class Api:
         return {"type": "get_info", "model_data": about, "is_lora": True, **found}
 
     def _queued(self, body: Any, model_id: str | None, number: int | None, work: Callable[[Learner], Answer]) -> Json:
-        """Queue work on a model; return the id of its answer. body: the request, or (path, body, encoding)."""
+        """Queue work on a model, and return the id of its answer. body: the request, or (path, body, encoding)."""
         model = self.model(model_id)
         if number is None or number < model.since:
             raise UserError(f"request {number} of {model.id}: a number of at least {model.since} is needed (seq_id)")
@@ -181,7 +181,7 @@ class Api:
         return self._queued(body, body.model_id, body.seq_id, work)
 
     def load_weights(self, body: types.LoadWeightsRequest) -> Json:
-        """Load a saved state, into a new model or one that was just created; without `optimizer` Adam starts anew."""
+        """Load a saved state into a model without training so far. Without `optimizer`, Adam starts anew."""
         found, model_id, number = checkpoints.find(self.root, body.path), body.model_id, body.seq_id
         if body.session_id is not None and body.model_seq_id is not None:
             model_id, number = self._new_model(body.session_id, body.model_seq_id, found.shape), 0
@@ -203,7 +203,7 @@ class Api:
         return self._saved(body, "external_weights", body.path)
 
     def save_weights_for_sampler(self, body: types.SaveWeightsForSamplerRequest) -> Json:
-        """Save weights to sample from; those without a name belong to a new sampler."""
+        """Save weights to sample from. Weights without a name belong to a new sampler."""
         if body.path is not None:
             return self._saved(body, "sampler_weights", body.path)
         session, number = body.model_id.partition(":")[0], body.sampling_session_seq_id
@@ -217,8 +217,8 @@ class Api:
     def _saved(
         self, body: Any, kind: str, name: str, *, overwrite: bool = False, then: Callable[[str], Answer] | None = None
     ) -> Json:
-        """Save a checkpoint. Kind `weights` is the state to resume from, without a summed gradient; the other kinds are
-        an adapter in PEFT format, in float32. then: returns the answer for the checkpoint's path."""
+        """Save a checkpoint. Kind `weights` is the state to resume from, without a summed gradient. Other kinds are an
+        adapter in PEFT format, in float32. then: returns the answer for the checkpoint's path."""
         path, shape = f"{PREFIX}{body.model_id}/{kind}/{name}", self.model(body.model_id).shape
 
         def work(learner: Learner) -> Answer:
@@ -264,7 +264,7 @@ class Api:
         return self.samplers[sampler]
 
     def asample(self, body: types.SampleRequest) -> Json:
-        """Queue samples. The seeds of further samples are derived from the request's, that of the first sample."""
+        """Queue samples. The request's seed is that of the first sample, and gives those of further samples."""
         params, found = body.sampling_params, self.sampler(body.sampling_session_id)
         if params.top_k > 0 or params.max_tokens is None:
             raise UserError("this server samples with max_tokens, and without top_k")

@@ -16,7 +16,7 @@ from tasks.engines.tinker_server import checkpoints
 from tasks.engines.tinker_server.api import UNNAMED, Api
 from tasks.engines.tinker_server.checkpoints import KINDS, PREFIX, SHAPE, Checkpoint, Missing
 
-#: A request for an answer is held for so many seconds. Then the client must ask again; it would give up after 45.
+#: Seconds for which a request for an answer waits before the client must ask again. The client gives up after 45.
 WAIT_SECONDS = 20.0
 PROTOBUF = "application/x-protobuf"
 #: Answers that are always the same.
@@ -29,7 +29,7 @@ Json = dict[str, Any]
 
 
 def app_of(api: Api) -> FastAPI:
-    """Return the application, which answers only requests that name this machine, not a page of another site."""
+    """Return the application. It answers only requests that name this machine, and not a page of another site."""
     app = FastAPI(title="Varband's Tinker server", docs_url=None, redoc_url=None)
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=["127.0.0.1", "localhost"])
 
@@ -59,7 +59,7 @@ def app_of(api: Api) -> FastAPI:
     async def retrieve(body: FutureRetrieveRequest) -> Response:
         try:
             pending = asyncio.wrap_future(await run_in_threadpool(api.answer, body.request_id))
-        except Missing as error:  # 410 lets the SDK send a sample again
+        except Missing as error:  # after status 410 the SDK sends a sample again
             return JSONResponse({"detail": str(error)}, 410)
         if not (await asyncio.wait([pending], timeout=WAIT_SECONDS))[0]:
             again = {"type": "try_again", "request_id": body.request_id, "queue_state": "active"}
@@ -85,7 +85,7 @@ def app_of(api: Api) -> FastAPI:
 
 
 def _add_checkpoints(app: FastAPI, api: Api) -> None:
-    """Add routes that list and describe checkpoints, and hand out adapters."""
+    """Add the routes that list, describe and download checkpoints."""
 
     def shown(one: Checkpoint) -> Json:
         *_, kind, name = one.folder.parts

@@ -31,7 +31,7 @@ class Missing(UserError):
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The description of a model in training, without its weights. targets: its adapted layers."""
+    """A model in training without its weights. targets: its adapted layers."""
 
     base_model: str
     rank: int
@@ -50,12 +50,12 @@ class Checkpoint:
 
     @property
     def time(self) -> str:
-        """Return the time at which the checkpoint was saved, in ISO format."""
+        """Return the time when the checkpoint was saved, in ISO format."""
         return datetime.fromtimestamp((self.folder / SHAPE).stat().st_mtime, UTC).isoformat()
 
 
 def folder_of(root: Path, path: str) -> Path:
-    """Return the folder of a tinker:// path; it need not exist. Raise UserError if the path has another form."""
+    """Return the folder of a tinker:// path, which may not exist. Raise UserError if the path has another form."""
     parts = path.removeprefix(PREFIX).split("/")
     if not path.startswith(PREFIX) or len(parts) != 3 or parts[1] not in KINDS:
         raise UserError(f"{path!r} is not tinker://MODEL/KIND/NAME with a KIND of {', '.join(KINDS)}")
@@ -69,7 +69,7 @@ def there(root: Path, path: str) -> bool:
 
 
 def find(root: Path, path: str) -> Checkpoint:
-    """Return the checkpoint of a tinker:// path. Errors: Missing."""
+    """Return the checkpoint of a tinker:// path. Raise Missing if there is none."""
     folder = folder_of(root, path)
     if not there(root, path):
         raise Missing(f"there is no checkpoint {path}")
@@ -94,12 +94,12 @@ def listed(root: Path, model_id: str) -> list[Checkpoint]:
     return sorted(found, key=lambda one: one.time, reverse=True)
 
 
-#: Sessions without a sign of life for so long are forgotten when the server starts.
+#: When the server starts, it forgets sessions without a sign of life for this time.
 KEPT_SECONDS = 7 * 24 * 3600
 
 
 class Requests:
-    """Requests by the id of their session, model or sampler, in the order of their numbers, in an SQLite file."""
+    """Requests in an SQLite file, by the id of their session, model or sampler, in the order of their numbers."""
 
     def __init__(self, root: Path) -> None:
         root.mkdir(parents=True, exist_ok=True)
@@ -122,7 +122,7 @@ class Requests:
             return self._file.execute(sql, given).fetchall()
 
     def seen(self, session: str, *, new: bool = False) -> bool:
-        """Note that a session's client is alive, and return whether the session is known."""
+        """Note that a session's client is alive. Return whether the session is known."""
         if new:
             self._all("insert into sessions values (?, ?)", session, time.time())
         return bool(self._all("update sessions set seen = ? where id = ? returning id", time.time(), session))
@@ -133,11 +133,11 @@ class Requests:
         self._all("delete from sessions where id = ?", session)
 
     def keep(self, of: str, number: int, path: str, body: bytes, encoding: str | None = None) -> None:
-        """Write a request before it is queued."""
+        """Write a request to disk, before it is queued."""
         self._all("insert or ignore into requests values (?, ?, ?, ?, ?)", of, number, path, body, encoding)
 
     def saved(self, of: str, number: int, path: str, body: bytes) -> None:
-        """Replace all requests before the one that saved a state by a request that loads this state."""
+        """Replace all requests before one that saved a state by a request that loads this state."""
         with self._lock, self._file:
             self._file.execute("delete from requests where id = ? and number < ?", (of, number))
             self._file.execute("insert into requests values (?, 0, ?, ?, null)", (of, path, body))

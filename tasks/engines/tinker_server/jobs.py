@@ -1,8 +1,8 @@
-"""The server's one thread that samples and trains, the answers by request id, and binary bodies: batches come in,
-samples and losses go out.
+"""The server's one thread that samples and trains, the answers by request id, and binary bodies (batches in, samples
+and losses out).
 
-Jobs run in the order of arrival, except that waiting samples from the same weights are drawn together. A request that
-is sent again, by its sequence number, is the same job.
+Jobs run in the order of arrival, but samples from the same weights that are waiting are sampled together. A request
+that is sent again, with the same sequence number, is the same job.
 """
 
 import threading
@@ -23,7 +23,7 @@ from tasks.engines.protocols import Completion, Generator, Request
 from tasks.engines.tinker_server.checkpoints import Missing
 from tasks.engines.tinker_server.learner import Datum
 
-#: Answers that are kept for clients that ask again.
+#: Number of answers that are kept for clients that ask again.
 KEPT_ANSWERS = 20_000
 #: A binary body, or JSON.
 Answer = bytes | dict[str, Any]
@@ -37,11 +37,11 @@ class Jobs:
         self._answers: OrderedDict[str, Future[Answer]] = OrderedDict()
         self._sent = set[str]()
         self._waiting = defaultdict[ServedAdapter | None, list[tuple[Future[Answer], Sequence[Request]]]](list)
-        # otherwise a new thread computes with all cores
+        # without get_num_threads a new thread computes with all cores
         self._thread = ThreadPoolExecutor(1, "tinker", initializer=torch.get_num_threads)
 
     def submit(self, whose: str, number: int | None, start: Callable[[], Future[Answer]]) -> str:
-        """Start a job and return its id; for a number that was sent before, the id of that job."""
+        """Start a job and return its id. For a number that was sent before, return the id of that job."""
         with self._lock:
             request = f"{whose}/{uuid.uuid4() if number is None else number}"
             if request in self._sent:
@@ -54,7 +54,7 @@ class Jobs:
         return request
 
     def run(self, whose: str, number: int, keep: Callable[[], None], work: Callable[[], Answer]) -> str:
-        """Queue a call. keep: writes the request to disk first, unless it is queued already."""
+        """Queue a call. keep: writes the request to disk, before it is queued for the first time."""
 
         def start() -> Future[Answer]:
             keep()
@@ -79,7 +79,7 @@ class Jobs:
         return self._answers[request]
 
     def close(self) -> None:
-        """End the thread after the job in progress."""
+        """End the thread after the current job."""
         self._thread.shutdown(cancel_futures=True)
 
     def _draw(self, adapter: ServedAdapter | None) -> None:
@@ -90,7 +90,7 @@ class Jobs:
         asked = [Request(key, one.prompt_ids, one.seed, one.decoding) for key, (_, one) in enumerate(places)]
         try:
             drawn = sorted(self._generator.generate(asked, adapter), key=lambda one: one.key) if asked else []
-        except Exception as error:  # the clients get it as their answer
+        except Exception as error:  # the clients get the error as their answer
             for answer, _ in waiting:
                 answer.set_exception(error)
             return
@@ -99,12 +99,12 @@ class Jobs:
 
 
 TYPES = {pb.DTYPE_FLOAT32: np.float32, pb.DTYPE_INT64: np.int64}
-#: The largest batch after decompression.
+#: Bytes of the largest batch after decompression.
 MOST_BYTES = 1 << 30
 
 
 def read_batch(body: bytes, encoding: str | None) -> tuple[pb.ForwardBackwardRequest, list[Datum], dict[str, float]]:
-    """Read a body of forward_backward: message, sequences, the loss's settings. encoding: Content-Encoding."""
+    """Read a body of forward_backward: message, sequences, settings of the loss. encoding: Content-Encoding."""
     if encoding == "zstd":
         body = zstandard.ZstdDecompressor().decompress(body, max_output_size=MOST_BYTES)
     message = pb.ForwardBackwardRequest.FromString(body)
@@ -148,7 +148,7 @@ def samples(completions: Sequence[Completion]) -> bytes:
 
 
 def losses(logprobs: Sequence[np.ndarray], loss: float) -> bytes:
-    """Return the answer to a batch: float32 log-probs of each datum's targets, and the summed loss."""
+    """Return the answer to a batch: float32 log-probs of each sequence's targets, and the summed loss."""
     ends = np.cumsum([0, *(one.nbytes for one in logprobs)], dtype=np.int64)
     tensor = pb.BatchedTensor(
         data=b"".join(one.tobytes() for one in logprobs), offsets=ends.tobytes(), dtype=pb.DTYPE_FLOAT32

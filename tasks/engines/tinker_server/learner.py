@@ -1,4 +1,4 @@
-"""The learner of the Tinker API: models that take turns on one copy of the base, losses and Adam."""
+"""The learner of the Tinker API: models that use one copy of the base in turn, losses, and Adam."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -22,8 +22,8 @@ from tasks.engines.tinker_server.checkpoints import Shape
 
 @dataclass(frozen=True, slots=True)
 class Datum:
-    """One sequence of a batch. tokens_T: int64 input; targets_T: int64, the token that each position predicts.
-    inputs: float32 arrays of T, by the loss's names."""
+    """One sequence of a batch. tokens_T: int64 input. targets_T: int64, the token that each position predicts. inputs:
+    float32 arrays of T, by the names that the loss uses."""
 
     tokens_T: np.ndarray
     targets_T: np.ndarray
@@ -32,7 +32,7 @@ class Datum:
 
 @dataclass(slots=True)
 class Model:
-    """A model in training. tensors: weights, summed gradient and Adam's state, while the learner holds another model;
+    """A model in training. tensors: weights, summed gradient and Adam's state while the learner has another model;
     empty before the first turn. since: number of the first request that the server knows."""
 
     id: str
@@ -47,7 +47,7 @@ def cispo(t: Tokens, low: float, high: float) -> Tensor:
     return -ratio_T * t.advantages_T * t.logprobs_T
 
 
-#: The terms of each loss, from tokens, the learner's config and the two clip thresholds.
+#: The terms of each loss, from tokens, the learner's config and the two limits of clipping.
 TERMS: dict[str, Callable[[Tokens, LearnerConfig, float, float], Tensor]] = {
     "cross_entropy": lambda t, c, *_: reinforce(t, c),
     "importance_sampling": lambda t, c, *_: importance_sampling(t, c),
@@ -57,17 +57,17 @@ TERMS: dict[str, Callable[[Tokens, LearnerConfig, float, float], Tensor]] = {
 
 
 class Learner:
-    """One copy of the base with LoRA of one shape, used by one model after another."""
+    """One copy of the base with LoRA of one shape, which one model after another uses."""
 
     def __init__(self, base: Path, rank: int, targets: tuple[str, ...], alpha: int, execution: Execution) -> None:
-        numbers = {"steps": 1, "groups_per_step": 1, "group_size": 2, "learning_rate": 0.0}  # unused here
+        numbers = {"steps": 1, "groups_per_step": 1, "group_size": 2, "learning_rate": 0.0}  # required, but not used
         self.config = LearnerConfig(**numbers, lora_rank=rank, lora_alpha=alpha, target_modules=targets)
         self.budget, self.policy = execution.token_budget, Policy(base, self.config, execution)
         self.updater = Updater(self.policy, self.config, self.budget)
         self.shown: Model | None = None
 
     def show(self, model: Model) -> None:
-        """Load the model's state into the learner, and keep the state of the previous model."""
+        """Load a model's state into the learner, and keep the state of the model before."""
         if self.shown is model:
             return
         if self.shown is not None:
@@ -79,7 +79,7 @@ class Learner:
         self.restore(model.tensors or {"weights": self.policy.lora.master})
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        """Set weights, Adam's state and gradient; missing parts are initialised."""
+        """Set weights, Adam's state and gradient. Initialise missing parts."""
         self.updater.optimiser.state.clear()
         gradient = tensors.get("gradient")
         self.policy.lora.grad.copy_(torch.zeros(()) if gradient is None else gradient)
@@ -88,7 +88,7 @@ class Learner:
     def losses(
         self, data: Sequence[Datum], loss: str, settings: Mapping[str, float], *, forward_only: bool
     ) -> tuple[list[np.ndarray], float]:
-        """Return (log-probs_T of each datum's targets, summed loss), and add the gradient unless `forward_only`."""
+        """Return (log-probs_T of each sequence's targets, summed loss). Add the gradient unless `forward_only`."""
         if loss not in TERMS:
             raise UserError(f"no loss {loss!r} here: choose from {', '.join(TERMS)}")
         logprobs, total = list[np.ndarray](), 0.0
@@ -112,8 +112,8 @@ class Learner:
         return logprobs_K, TERMS[loss](tokens, self.config, *clips).sum()
 
     def step(self, adam: Any) -> float:
-        """Update the weights by the summed gradient, and return its norm. adam: the SDK's AdamParams. Errors: UserError
-        for a gradient that is not finite, which changes nothing."""
+        """Update the weights with the summed gradient, and return its norm. Raise UserError, and change nothing, if the
+        gradient is not finite. adam: the SDK's AdamParams."""
         self.updater.optimiser.param_groups[0].update(
             betas=(adam.beta1, adam.beta2), eps=adam.eps, weight_decay=adam.weight_decay
         )
@@ -125,7 +125,7 @@ class Learner:
 
 
 def packs_of(data: Sequence[Datum], budget: int) -> list[list[Datum]]:
-    """Divide a batch, in order, into packs of at most `budget` tokens; a longer datum is a pack of its own."""
+    """Divide a batch, in order, into packs of at most `budget` tokens. A longer sequence is a pack of its own."""
     packs, size = list[list[Datum]](), 0
     for datum in data:
         if not packs or size + len(datum.tokens_T) > budget:
