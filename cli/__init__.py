@@ -1,1 +1,1 @@
-"""The `varband` command: thin wrappers of flows, tasks, storage and dashboards."""
+"""The `varband` command. It only calls flows, tasks, storage and dashboards."""

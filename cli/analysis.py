@@ -1,4 +1,4 @@
-"""`varband replay`, `audit`, `power`: recompute the published study, check claims, plan the size of a study."""
+"""`varband replay`, `audit` and `power`: recompute the published study, check claims, and plan the size of a study."""
 
 import sys
 import tempfile
@@ -154,8 +154,8 @@ def power(
 
 
 def _difficulty(wish: str | None, root: Path) -> tuple[tuple[float, float], str]:
-    """Return the Beta distribution of problems' accuracy, and its source. Errors: UserError for an arm without rollouts
-    before training in the root; ValueError if they are too few."""
+    """Return the Beta distribution of problems' accuracy, and where it comes from. Raise UserError for an arm without
+    rollouts before training in the root, and ValueError if there are too few."""
     if not wish:
         return DIFFICULTY, "the published panel screening"
     if wish.replace(".", "", 1).isdecimal():

@@ -1,4 +1,4 @@
-"""`varband ask`: ask a policy in the terminal for a completion."""
+"""`varband ask`: get a completion of a policy in the terminal."""
 
 import sys
 from collections.abc import Iterator
@@ -85,8 +85,8 @@ def ask(problem: str | None, study: str, arm: str, max_tokens: int, root: Path, 
 def policy_of(
     root: Path, adapter: str | None, step: int | None, model: str | None
 ) -> tuple[BaseModel, Path, ServedAdapter | None, int]:
-    """Return the base model to ask, its folder, the served adapter and its rank. Raise UserError if the model or the
-    adapter is missing, or if they do not fit."""
+    """Return base model, its folder, served adapter and its rank. Raise UserError if the model or the adapter is
+    missing, or if they do not belong together."""
     if adapter is None:
         if step is not None:
             raise UserError("--step selects one of a training's adapters, so it needs --adapter")
@@ -118,7 +118,7 @@ def policy_of(
 
 
 def _problems(problem: str | None) -> Iterator[str]:
-    """Yield the given problem, or lines from the terminal or a pipe until an empty one."""
+    """Yield the given problem, or lines from the terminal or a pipe until an empty line."""
     if problem is not None:
         yield problem
         return

@@ -112,7 +112,7 @@ def regrade(overrides: Path | None, root: Path, as_json: bool) -> None:
 
 
 def _text(path: Path) -> str:
-    """Return the text of a file of overrides. Raise UserError with the line and the field of a wrong row."""
+    """Return the text of a file of overrides. Raise UserError with line and field of a wrong row."""
     try:
         text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:

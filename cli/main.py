@@ -1,4 +1,4 @@
-"""The `varband` command. Subcommands are imported when called, so that `--help` is fast."""
+"""The `varband` command. Subcommands are imported when they are called, so that `--help` is fast."""
 
 import importlib
 import sys
@@ -9,7 +9,7 @@ import click
 from storage.errors import Notice, UserError, did_you_mean, disk_fault, printable
 from storage.stopping import stopped_by_signals
 
-#: command → (module:attribute, one line of help)
+#: Command → (module:attribute, one line of help).
 COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("cli.run:run", "Run a study: make missing artifacts, reuse existing ones."),
     "plan": ("cli.run:plan", "Show what a run would make, reuse and cost. Makes nothing."),
@@ -61,9 +61,9 @@ def varband() -> None:
 
 
 def main() -> None:
-    """Run the command line. A user's mistake is one sentence on standard error and an exit code."""
+    """Run the command line. A user's mistake gives one sentence on standard error, and an exit code."""
     usual = warnings.showwarning
-    warnings.filterwarnings("default", category=Notice)  # even if the environment silences warnings
+    warnings.filterwarnings("default", category=Notice)  # even if the environment switches warnings off
     warnings.showwarning = lambda message, *rest, **more: (
         click.echo(printable(f"varband: {message}", kept="\n"), err=True)
         if isinstance(message, Notice)

@@ -1,4 +1,4 @@
-"""Options of several commands, and shell completion (`_VARBAND_COMPLETE=bash_source varband`)."""
+"""Options that several commands share, and shell completion (`_VARBAND_COMPLETE=bash_source varband`)."""
 
 import os
 import sys
@@ -16,7 +16,7 @@ Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 
 
 class Root(click.ParamType):
-    """A folder, or s3://bucket/prefix, converted to the folder of its working copy."""
+    """A root on the command line: a folder, or s3://bucket/prefix, which becomes the folder of its working copy."""
 
     name = "folder or s3://bucket/prefix"
 
@@ -27,13 +27,13 @@ class Root(click.ParamType):
         from storage.roots import root_folder
 
         root = value if isinstance(value, Path) else root_folder(str(value))
-        if os.path.isfile(str(root)):  # without a request to object storage
+        if os.path.isfile(str(root)):  # tested without a request to object storage
             raise UserError(f"--root {root}: this is a file; choose a folder")
         return check_there(root) if self.there else root
 
 
 def check_there(root: Path) -> Path:
-    """Return the root. Errors: UserError if the root does not exist."""
+    """Return the root. Raise UserError if it does not exist."""
     if not root.is_dir():
         raise UserError(f"--root {root}: there is no such folder; varband run demo --root {root} makes one")
     return root
@@ -49,7 +49,7 @@ def write_json(value: object) -> None:
 
 
 def tell(value: object, lines: Iterable[str], *, json: bool) -> None:
-    """Write a result to standard output, as JSON or in lines."""
+    """Write a result to standard output, as JSON or as lines."""
     if json:
         write_json(value)
     else:
@@ -66,7 +66,7 @@ def _root(there: bool) -> Callable[..., Any]:
     )
 
 
-#: The root; and the root of commands that only read, which must exist, so that a typing error is not an empty root.
+#: Option --root. Commands that only read need a root that exists, so that a misspelt name is not an empty root.
 root, root_there = _root(there=False), _root(there=True)
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
 engine = click.option(
@@ -91,12 +91,12 @@ shared = click.option(
 
 
 def completed(words: Callable[[click.Context], Iterable[str]]) -> Complete:
-    """Return a click completion with the words for a context."""
+    """Return a shell completion that offers these words."""
     return lambda context, _, begun: [CompletionItem(word) for word in words(context) if word.startswith(begun)]
 
 
 def _studies(context: click.Context) -> list[str]:
-    """Return built-in profiles and their questions, and the study files in this folder."""
+    """Return the built-in profiles with their questions, and the study files in this folder."""
     from flows.study.profiles import PROFILES
 
     return [*PROFILES, *(path.name for path in sorted(Path().glob("*.toml")))]

@@ -19,7 +19,7 @@ from tasks.domain.problems.sources import OLYMPIAD, SOURCES, source_spec
 from tasks.engines.problem_files import load_problems, read_problems
 from tasks.pool import build_pool, list_pool_issues, split_pool
 
-#: Ids of a finding's problems; the name of one long source is abbreviated.
+#: Ids of the problems of a finding. The name of one long source is abbreviated.
 IDS = "string_agg(replace(source_id, 'olympiadbench_OE_TO_maths_en_COMP', 'ob'), ' ' order by source_id)"
 QUERIES = {
     **{
@@ -37,7 +37,7 @@ TITLES = {
     "leaks": "duplicates in other sets",
     "across_split": "near-duplicates across the split",
 }
-#: Columns by which duplicates are found.
+#: Columns in which duplicates are looked for.
 TEXTS = ["problem_id", "source_id", "problem"]
 
 
@@ -85,7 +85,7 @@ def pool(
         check_known("code", known, CODES)
     found = [found_source(wish, data, root / "hub") for wish in sources or OLYMPIAD]
     for spec, path in found:
-        read_problems(path, spec.name, spec.only)  # a file's mistakes are reported before anything is written
+        read_problems(path, spec.name, spec.only)  # mistakes in a file are reported before anything is written
     with opened(root, {spec.sha256: path for spec, path in found}) as store:
         ref = build_pool(sources=tuple(spec for spec, _ in found), policy=PoolPolicy(**policy))
         problems, issues = store.read(ref), store.read(list_pool_issues(pool=ref))
@@ -118,7 +118,7 @@ def pool(
 
 
 def _leaks(problems: pa.Table, against: tuple[str, ...], data: Path | None) -> pa.Table:
-    """Return the problems that are duplicates of problems of other sets."""
+    """Return problems of the pool that are duplicates of problems in other sets."""
     found = [LEAKS.empty_table()]
     for name in against:
         spec, path = source_spec(Path(name), data)

@@ -1,4 +1,4 @@
-"""`varband report` and `serve`: write a report, compare two, open the dashboards."""
+"""`varband report` and `serve`: write a report, compare two reports, open the dashboards."""
 
 import os
 import socket
@@ -19,7 +19,7 @@ from storage.reading.catalog import find
 from storage.reading.figures import FIGURES, figure_named
 from storage.reading.query_cache import ask, figures_beside, names_of, reports, sentences, settings_apart, sources
 
-#: Settings of the dashboards' server. VARBAND_URL is the address of a proxy before it.
+#: Settings of the dashboards' server. VARBAND_URL is the address of a proxy in front of it.
 SERVER = {
     "server.address": "127.0.0.1",
     "server.fileWatcherType": "none",
@@ -91,7 +91,7 @@ def _compare(root: Path, one: str, other: str, *, as_json: bool) -> None:
 
 
 def report_named(root: Path, text: str | None) -> str:
-    """Return the ref of a report. Errors: UserError if there is no report, or if the artifact is not a report."""
+    """Return the ref of a report. Raise UserError if there is none, or if the artifact is not a report."""
     if text is not None:
         if (found := find(root, text)).kind != "report":
             raise UserError(f"{found} is not a report (see: varband store ls report)")
@@ -103,7 +103,7 @@ def report_named(root: Path, text: str | None) -> str:
 
 
 def rows_of(root: Path, report: str, query: str) -> pa.Table:
-    """Return the rows of a figure. Raise UserError if the report has no input of this figure."""
+    """Return the rows of a figure. Raise UserError if the report lacks the inputs of this figure."""
     try:
         return ask(root, report, query)
     except UserError:
@@ -128,7 +128,7 @@ def serve(port: int, browse: bool, root: Path) -> None:
             probe.bind(("127.0.0.1", port))
         except OSError:
             raise UserError(f"port {port} on 127.0.0.1 is taken: choose another with --port") from None
-    # protects against DNS rebinding by pages of other sites
+    # other host names are rejected, so that pages of other sites cannot reach the server (DNS rebinding)
     hosts = {"127.0.0.1", "localhost", urlsplit(os.environ.get("VARBAND_URL", "")).hostname}
     settings = [*SERVER.items(), ("server.port", port), ("server.headless", str(not browse).lower())]
     settings += [("server.allowedHosts", host) for host in sorted(filter(None, hosts))]
@@ -137,6 +137,6 @@ def serve(port: int, browse: bool, root: Path) -> None:
     environment = os.environ | {"VARBAND_ROOT": str(root.resolve()), "PYTHONPATH": path}
     click.echo(f"varband: dashboards of {root} on http://127.0.0.1:{port} (Ctrl-C stops them)")
     sys.stdout.flush()
-    # replaces this process, so that stopping `serve` stops the server
+    # the server replaces this process, so that stopping `serve` stops it
     words = [f"--{name}={value}" for name, value in settings]
     os.execve(sys.executable, [sys.executable, "-m", "dashboards", *words], environment)

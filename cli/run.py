@@ -32,7 +32,7 @@ from tasks.engines.sampling.endpoint import endpoint_for
 
 
 def study_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the argument and options by which a command names a study and changes it."""
+    """Add the argument and the options with which a command names and changes a study."""
     folder = click.Path(path_type=Path)
     setting = "Change a setting of the profile, e.g. training.learning_rate=1e-3. May be repeated."
     for option in (
@@ -66,7 +66,7 @@ def request_of(
     name: str | None = None,
     **short: Any,
 ) -> Request:
-    """Return the request of a command line. short: options that are abbreviations of settings."""
+    """Return the request of a command line. short: options that abbreviate settings."""
     if found := file_of(profile):
         profile = "/".join(filter(None, (str(found[0].resolve()), found[1])))
     given = [setting.partition("=") for setting in (*settings, *short_settings(short))]

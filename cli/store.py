@@ -87,7 +87,7 @@ def show(ref: str, rows: int, completions: int | None, failed: bool, root: Path,
     print_table(table.slice(0, rows), as_json=False, title=f"first {min(rows, table.num_rows)} rows")
 
 
-#: Characters of a completion's end that are shown.
+#: Number of characters of a completion's end that are shown.
 END = 600
 #: Completions of N problems for each arm, with how many of all fail.
 COMPLETIONS = """

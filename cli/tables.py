@@ -1,5 +1,5 @@
-"""Arrow tables on a terminal, fitted to its width, and as CSV. In a pipe texts are not abbreviated; each row is a line,
-without colours."""
+"""Arrow tables as CSV, and on a terminal, fitted to its width. In a pipe each row is one line, without colours, and
+texts are not shortened."""
 
 import os
 import re
@@ -14,9 +14,9 @@ from cli import options
 from storage.errors import printable
 
 MAX_ROWS = 1000
-#: Longer texts are shortened on a terminal.
+#: Longest text on a terminal, in characters. Longer texts are shortened.
 LONGEST = 400
-#: Texts that may be copied into commands, such as refs or names; they are never wrapped.
+#: Texts that users may copy into commands, such as refs or names. They are never wrapped.
 WORD = re.compile(r"[\w./:@+-]{1,100}")
 MOMENT = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d):[\d:.+]+")
 #: Width of the space between two columns.
@@ -24,7 +24,7 @@ RULE = 3
 
 
 def print_table(table: pa.Table, *, as_json: bool, title: str | None = None) -> None:
-    """Print a table. Long texts are wrapped; a table of words that is too wide for the terminal keeps its width."""
+    """Print a table. Long texts are wrapped. A table of single words keeps its width even on a narrower terminal."""
     rows = (table if as_json else table.slice(0, MAX_ROWS)).to_pylist()
     if as_json:
         options.write_json(rows)
@@ -64,8 +64,8 @@ def _cell(value: object, *, whole: bool) -> str:
 
 
 def flat(rows: pa.Table) -> pa.Table:
-    """Flatten a table for CSV: join lists by semicolons, and quote texts that a spreadsheet would evaluate, because a
-    model may have written them."""
+    """Return a flat table for CSV. Lists are joined by semicolons. Texts that a spreadsheet would evaluate are quoted,
+    because a model may have written them."""
     for place, field in enumerate(rows.schema):
         values = rows[field.name].to_pylist()
         if pa.types.is_nested(field.type):

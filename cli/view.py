@@ -1,4 +1,4 @@
-"""The terminal's view of a plan, of running stages and of a run's result."""
+"""How the terminal shows a plan, running stages, and the result of a run."""
 
 import threading
 import time
@@ -38,15 +38,16 @@ from tasks.stage import Progress as Event
 
 #: Seconds between two progress lines in a pipe.
 PIPED_SECONDS = 10.0
-#: Characters of a full bar of a band.
+#: Characters of a bar in which all problems are in one band.
 WIDTH = 30
 
 
 class Watch:
-    """Shows running stages: on a terminal a live line for each, in a pipe one per finished stage and progress lines."""
+    """Shows running stages. A terminal has a live line for each; a pipe gets a line per finished stage, and
+    progress."""
 
     def __init__(self, store: Store | None = None, *, apart: bool = False) -> None:
-        """store: print bars of new bands from it. apart: print to standard error."""
+        """Start the view. store: where new bands are read for bars. apart: print to standard error."""
         self.console, self._store, self.made = Console(stderr=apart, highlight=False), store, 0
         detail = TextColumn("{task.fields[unit]} [cyan]{task.fields[detail]}")
         columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(24), MofNCompleteColumn(), detail)
@@ -87,7 +88,7 @@ class Watch:
                     self._waiting[event.ref] = event.title, time.monotonic()
                 self._bar[event.ref] = self._bars.add_task(event.title, total=None, unit="", detail=waits)
             case "advanced" if event.ref in self._bar:
-                detail = "" if event.unit == "steps" else event.detail  # a step has a line of its own
+                detail = "" if event.unit == "steps" else event.detail  # each step has its own line
                 how = {"completed": event.done, "total": event.total, "unit": event.unit, "detail": detail}
                 self._bars.update(self._bar[event.ref], **how)  # type: ignore[arg-type]
                 self._print_progress(event)
@@ -103,12 +104,12 @@ class Watch:
                         self.console.print(f"    {line}", markup=False, soft_wrap=True)
             case "reused" if (
                 event.ref not in self._seen | self.to_make
-            ):  # else the process that made it prints its line
+            ):  # otherwise the process that made it prints its line
                 self._line("dim", event, "reused")
         self._seen.add(event.ref)
 
     def _print_progress(self, event: Event) -> None:
-        """Print every step of a training; in a pipe also other progress, at most every PIPED_SECONDS."""
+        """Print every step of a training. In a pipe also print other progress, at most every PIPED_SECONDS."""
         now, done = time.monotonic(), f"{event.done:,} of {event.total:,}"
         if event.unit == "steps":
             self._step[event.ref] = event
@@ -129,7 +130,7 @@ class Watch:
 
 @contextmanager
 def opened(root: Path, places: dict[str, Path]) -> Iterator[Store]:
-    """Yield the store at `root`, in a session that can call stages; engines are closed at the end."""
+    """Yield the store at `root`, in a session that can call stages. Engines are closed at the end."""
     store = Store(root)
     store.prepare()
     with Watch(apart=True) as watch, stages_on(store, watch.on_progress, places=places):
@@ -147,7 +148,7 @@ def show_start(watch: Watch, name: str, planned: Sequence[Planned]) -> None:
 
 
 def show_result(watch: Watch, name: str, store: Store, report: Ref, stages: int, seconds: float, as_json: bool) -> None:
-    """Print the study's question and answer, the summary table, and how to read the report and to compare it."""
+    """Print question, answer and summary table of the study, and how to read the report and compare it."""
     summary, page = store.read(report).to_pylist(), store.files(report) / "report.html"
     if as_json:
         result = {"profile": name, "report": str(report), "html": str(page), "made": watch.made, "stages": stages}
@@ -163,13 +164,13 @@ def show_result(watch: Watch, name: str, store: Store, report: Ref, stages: int,
     watch.console.print(f"report: {page}; its numbers: varband report --query summary", soft_wrap=True)
 
 
-#: Columns of a terminal from 0 to 100 %.
+#: Number of columns of a terminal that 100 % takes.
 ACROSS = 33
 
 
 def level_lines(store: Store, report: Ref) -> Iterator[str]:
-    """Yield a line for each arm (or objective, or method): accuracy before (o) and after (●) between 0 and 100 %. For a
-    question about width: the widths between 0 and the largest."""
+    """Yield a line for each arm (or objective, or method): accuracy before (o) and after (●), between 0 and 100 %. For
+    a question about width, show the widths between 0 and the largest."""
     figure = answering(store.root, str(report))
     if (chart := figure.chart) is None:
         return
@@ -200,7 +201,7 @@ def band_bars(bands: pa.Table) -> Iterator[str]:
 
 
 def show_plan(priced: Forecast, *, stages: bool) -> None:
-    """Print a plan's sentences. stages: its table first; names of stages are wrapped if necessary, numbers never."""
+    """Print the sentences of a plan. stages: first print its table, where names may be wrapped, but never numbers."""
     console, table = Console(highlight=False), Table("", box=None, pad_edge=False)
     table.add_column("stage", overflow="fold")
     for name in COLUMNS:

@@ -1,1 +1,1 @@
-"""The app and the gallery: read-only views of a store; no analysis code."""
+"""The app and the gallery: read-only views of a store, without analysis code."""

@@ -13,15 +13,15 @@ from storage.reading.recorded import listed_runs
 
 
 def main() -> None:
-    """Fill the caches that the first page needs, then start Streamlit with the command's arguments."""
+    """Fill the caches that the first page needs, and start Streamlit with the arguments of the command."""
     from streamlit.web import cli
 
-    for module in ("pandas", "dashboards.app"):  # pandas: what Streamlit loads for its first table
+    for module in ("pandas", "dashboards.app"):  # Streamlit loads pandas for its first table
         import_module(module)
     try:
         listed_runs(root())
         reports(root())
-    except UserError as error:  # storage that does not answer
+    except UserError as error:  # for example, the storage does not answer
         print(f"varband: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
     sys.argv = ["streamlit", "run", str(Path(__file__).with_name("app.py")), *sys.argv[1:]]

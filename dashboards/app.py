@@ -1,4 +1,4 @@
-"""The team's view of a store, run by `varband serve`. The app reads artifacts and ledger and changes nothing."""
+"""The team's view of a store, which `varband serve` starts. It reads artifacts and ledger, and changes nothing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dashboards.text import literal
 from storage.reading.figures import FIGURES, on_page
 from storage.reading.query_cache import reports, sources
 
-#: More findings than this are folded by code.
+#: If there are more findings, they are folded by code.
 UNFOLDED = 8
 #: Captions as dark as the text, and narrow margins on a phone.
 STYLE = """<style>.stMainBlockContainer{padding:3.2rem 2.5rem 4rem}
@@ -23,7 +23,7 @@ blockquote{opacity:1!important}
 
 
 def bands() -> None:
-    """Show which problems of each arm give a gradient, and how two arms' bands overlap."""
+    """Show which problems of each arm give a gradient, and how far the bands of two arms agree."""
     for section in on_page("bands"):
         show_section(section)
 
@@ -42,12 +42,12 @@ def results() -> None:
 
 
 def audit() -> None:
-    """Show the audit's findings about the design."""
+    """Show the audit's findings on the study's design."""
     show(FIGURES["audit"], write=_findings)
 
 
 def _findings(rows: pa.Table) -> None:
-    """Show findings as sentences, because a table would truncate them."""
+    """Show findings as sentences, because a table would shorten them."""
     found = sorted(rows.to_pylist(), key=lambda row: row["code"])
     for code, group in groupby(found, key=lambda row: row["code"]):
         some = list(group)
@@ -71,7 +71,7 @@ PAGES = {
 
 
 def choose_run() -> None:
-    """Let the reader choose the run that every page shows. The session and the URL keep the choice."""
+    """Let the reader choose the run for all pages. The session and the URL keep the choice."""
     found = {report.ref: report for report in reports(root())}
     if not found:
         return

@@ -1,4 +1,4 @@
-"""The gallery: a static page of problems with rollouts side by side. The text of rollouts is escaped and truncated, and
+"""The gallery: a static page of problems with rollouts side by side. Texts of rollouts are escaped and shortened, and
 never executed."""
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ UNFILTERED: dict[str, object] = {"source": None, "arm": None, "band": None, "ver
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One problem. facts: by name. rollouts: rows of the query app_rollouts, with `policy` and the pieces `text`."""
+    """One problem. facts: by their names. rollouts: rows of the query app_rollouts, with `policy` and the pieces
+    `text`."""
 
     title: str
     problem: list[Piece]
@@ -38,7 +39,7 @@ class Page:
 
 
 def from_report(root: Path, report: str, problems: Sequence[str], kind: str, each: int) -> Page:
-    """Return chosen problems of one run. Raise UserError if a problem is unknown or its id is ambiguous."""
+    """Return these problems of one run. Raise UserError if a problem is unknown or its id is ambiguous."""
     known = ask(root, report, "app_problems", UNFILTERED | {"set": kind}).to_pylist()
     chosen = known[:DEFAULT_PROBLEMS] if not problems else []
     for text in problems:
@@ -65,7 +66,7 @@ def from_report(root: Path, report: str, problems: Sequence[str], kind: str, eac
 
 
 def write(page: Page, target: Path) -> Path:
-    """Write one self-contained file. Raise UserError if the page cannot be written."""
+    """Write one self-contained file. Raise UserError if that fails."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     environment = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined)

@@ -1,4 +1,4 @@
-"""Parts of every page: the store, the chosen run, a figure with its source, a table."""
+"""Parts of all pages: the store, the chosen run, a figure with its source, a table."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def root() -> Path:
 
 
 def chosen() -> Report | None:
-    """Return the run chosen in the sidebar; None, with a message on the page, if the store has no report."""
+    """Return the run that is chosen in the sidebar. If the store has no report, return None and show a message."""
     found = {report.ref: report for report in reports(root())}
     if not found:
         st.info(
@@ -35,7 +35,7 @@ def chosen() -> Report | None:
 
 
 def remember(**parameters: object) -> None:
-    """Put the page's state into its URL, so that it can be shared. None removes a parameter."""
+    """Write the state of the page into its URL, so that it can be shared. None removes a parameter."""
     for name, value in parameters.items():
         if value is None:
             st.query_params.pop(name, None)
@@ -44,13 +44,13 @@ def remember(**parameters: object) -> None:
 
 
 def selected(label: str, options: list[Any], name: str, first: int | None = 0, **more: Any) -> Any:
-    """Return the choice in a select box. It starts with the URL's value of `name`, or else the option at `first`."""
+    """Return the choice in a select box. It starts with the value of `name` in the URL, or else with `first`."""
     wanted = st.query_params.get(name)
     return st.selectbox(label, options, index=options.index(wanted) if wanted in options else first, **more)
 
 
 def rows_of(report: str, query: str, parameters: dict[str, object] | None = None) -> pa.Table:
-    """Return the rows of a named query over a run; none, with the reason on the page, if it cannot be answered."""
+    """Return the rows of a named query over a run. If the query fails, return none and show the reason."""
     try:
         return ask(root(), report, query, parameters)
     except UserError as error:
@@ -64,8 +64,8 @@ def has(report: Report, figure: Figure) -> bool:
 
 
 def show(figure: Figure, write: Callable[[pa.Table], None] | None = None, withheld: Sequence[str] = ()) -> None:
-    """Show a figure as declared: its charts, its table, and the query and artifacts behind it. write: shows the rows in
-    place of a table. withheld: labels of the rows of an answer that are left out."""
+    """Show a figure: its charts, its table, and the query and artifacts behind it. write: shows the rows in place of a
+    table. withheld: labels of rows of an answer to leave out."""
     report = chosen()
     if report is None:
         return
@@ -98,7 +98,7 @@ def plot(specs: list[dict[str, Any]]) -> None:
 
 
 def show_section(section: Section) -> None:
-    """Show a section's figures, and list those without data in this run."""
+    """Show the figures of a section, and list those without data in this run."""
     report = chosen()
     if report is None:
         return
@@ -114,8 +114,8 @@ def show_section(section: Section) -> None:
 
 
 def table(rows: pa.Table) -> None:
-    """Show a table without empty columns: headings in words, shares in percent, intervals in one cell, dashes for
-    unknowns."""
+    """Show a table without empty columns: headings as words, shares in percent, intervals in one cell, and dashes for
+    unknown values."""
     kept = columns_with_values(rows)
     number = st.column_config.NumberColumn
     config: dict[str, Any] = {}
@@ -137,7 +137,7 @@ def table(rows: pa.Table) -> None:
 
 
 def columns_with_values(rows: pa.Table) -> pa.Table:
-    """Return the columns that have values; empty text counts as none, and `x_low` and `x_high` become one text,
+    """Return the columns that have values, where empty text is no value. `x_low` and `x_high` become one text,
     `x_interval`.
 
     >>> rows = {"why": ["", "full"], "gain": [0.25, 0.5], "gain_low": [0.1, None], "gain_high": [0.4, None]}

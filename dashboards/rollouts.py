@@ -1,5 +1,5 @@
 """Pages of single rollouts. Traces: one problem's rollouts side by side, filtered by source, band, verdict or text.
-Search: accuracy against tokens by method, and the steps of one problem's search. Each view has a URL."""
+Search: accuracy against tokens by method, and the steps of one problem's search. Each view has its own URL."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ VERDICTS = ("correct", "wrong", "no_answer", "ambiguous", "timeout", "ungradable
 COLOURS = {"correct": "green", "wrong": "red"}
 #: Number of rollouts of each policy on one page.
 ROLLOUTS_AT_ONCE = 4
-#: A search by its method, arm, step and seed.
+#: The name of a search: its method, arm, step and seed.
 NAMED = "{} · {} · step {} · seed {}"
 
 
@@ -53,8 +53,8 @@ def _line(row: dict[str, Any]) -> str:
 
 
 def _filters(report: str, arms: Sequence[str]) -> tuple[str, dict[str, object]]:
-    """Return (set of rollouts, filters of the query). The filters start with the URL's values; the reader may change
-    them."""
+    """Return (set of rollouts, filters of the query). The filters start with the values in the URL, and the reader may
+    change them."""
     names = [row["source"] for row in rows_of(report, "app_sources").to_pylist()]
     first, *middle, last = st.columns([1.4, 1, 1, 1, 1, 1.4])
     with first:

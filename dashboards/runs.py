@@ -1,5 +1,5 @@
-"""Pages about runs. Overview: the answer, all runs, the artifacts behind the answer and its cost. Training: running
-trainings, and the steps of finished ones."""
+"""Pages about runs. Overview: the answer, all runs, the artifacts behind the answer, and its cost. Training: trainings
+that are running, and the steps of finished ones."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def overview() -> None:
 
 
 def _tiles(first: Mapping[str, Any]) -> None:
-    """Show the figures of a report's first screen side by side, and below them its sentence on the audit."""
+    """Show the figures of a report's first screen side by side, and below them the sentence on the audit."""
     tiles = first.get("tiles", ())
     for column, tile in zip(st.columns(max(1, len(tiles))), tiles, strict=False):
         with column.container(border=True):
@@ -70,7 +70,7 @@ def _runs() -> None:
 
 
 def _artifacts(report: str) -> None:
-    """List the artifacts behind the report: how many its run made, and how many it reused."""
+    """Show how many of the artifacts behind the report its run made, and how many it reused."""
     st.subheader("How it was made", anchor="artifacts")
     rows, run = descent(root(), report), recorded.run_of(root(), report)
     made = [run is not None and created >= run.started for created in rows["created"].to_pylist()]
@@ -105,7 +105,7 @@ def training() -> None:
 
 @st.fragment(run_every=REFRESH_SECONDS)
 def _now(metric: str) -> None:
-    """Show running runs and their trainings so far."""
+    """Show running runs, and their trainings so far."""
     going, steps = recorded.running(root()), recorded.live_steps(root())
     if not going and steps.num_rows == 0:
         st.caption("No training is going on.")
@@ -122,7 +122,7 @@ def _now(metric: str) -> None:
 
 
 def _chart(steps: pa.Table, metric: str, arms: tuple[str, ...], dash: str) -> None:
-    """Plot a metric by step. arms: those with fixed colours; others follow by name."""
+    """Plot a metric by step. arms: arms with fixed colours; other arms follow by name."""
     rows = steps.select(["arm", "step", dash, metric]).filter(pc.field(metric).is_valid())
     name = metric.replace("_", " ")
     if rows.num_rows == 0:

@@ -1,5 +1,5 @@
-"""Rollouts for display: parsed into tags, speakers, formulas and text, then rendered as markdown, with formulas as
-MathML. Text of rollouts and problems is shown as it is and never read as mark-up."""
+"""Rollouts for display. They are parsed into tags, speakers, formulas and text, and rendered as Markdown, with formulas
+as MathML. Texts of rollouts and problems are never read as markup."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from xml.etree import ElementTree
 
 from storage.errors import UserError, printable
 
-#: A box needs no dollars around it.
+#: A box. It needs no dollar signs around it.
 BOX = r"\\boxed\{(?:[^{}$\n]++|\{(?:[^{}$\n]++|\{[^{}$\n]*+\})*+\})*+\}"
-#: The parts of a rollout that are not plain text, by kind. A speaker begins a line, a sentence or the text of a tag.
+#: The parts of a rollout other than plain text, by kind. A speaker begins a line, a sentence or the text of a tag.
 PARTS = re.compile(
     r"(?P<tag></?(?:mutipersonaDebate|think|answer)>)"
     r"|(?:(?:\A|(?<=>))\s*|(?<=\n)|(?<=[.?!] ))(?P<speaker>(?:Expert|Persona) \d+|[A-Z][a-z]{1,15}):(?=\s)"
@@ -28,7 +28,7 @@ Kind = Literal["tag", "speaker", "display", "math", "text"]
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A part of a text. display, math: a formula without its delimiters, displayed or inline."""
+    """A part of a text. display, math: a formula without its delimiters, on its own line or inside text."""
 
     kind: Kind
     text: str
@@ -50,16 +50,16 @@ def pieces(text: str) -> list[Piece]:
 
 
 def plain(text: str) -> str:
-    """Return the text with the names of characters that change its direction or control a terminal in their place."""
+    """Return the text with names in place of characters that change its direction or control a terminal."""
     named = DIRECTION.sub(lambda m: f"⟨U+{ord(m[0]):04X}⟩", text)
     return printable(named, "\n\t")
 
 
-# Rollouts as markdown: formulas set, tags marked, all else literal.
+# ---- rollouts as Markdown: formulas are typeset, tags are marked, everything else is literal
 
-#: Characters of one rollout that a page shows.
+#: Most characters of a rollout that a page shows.
 MOST = 20_000
-#: Markdown's own characters, each made literal by a backslash.
+#: Characters that mean something in Markdown. A backslash makes each literal.
 MARKS = re.compile(r"([\\`*_{}\[\]()#+\-.!|<>~^:$&=\"'])")
 
 
@@ -78,7 +78,7 @@ def marked(text: str) -> str:
 
 
 def formula(text: str) -> str:
-    """Return an answer or a gold, typeset."""
+    """Return an answer or a gold as a typeset formula."""
     return _markdown(Piece("math", text.strip().strip("$").replace("\n", " ")[:300]))
 
 
@@ -97,7 +97,7 @@ def _markdown(piece: Piece) -> str:
             return literal(piece.text)
 
 
-# Formulas as MathML, which browsers set by themselves: nothing is fetched and nothing runs.
+# ---- formulas as MathML, which browsers typeset themselves, so that nothing is downloaded or executed
 
 SPACE = "http://www.w3.org/1998/Math/MathML"
 _ELEMENTS = (
@@ -105,16 +105,16 @@ _ELEMENTS = (
     " mprescripts none mtable mtr mtd mstyle mpadded mphantom menclose"
 )
 _ATTRIBUTES = "display displaystyle stretchy accent mathvariant linethickness columnalign notation width"
-#: MathML elements and attributes that only affect the layout of a formula.
+#: MathML elements and attributes that change only the layout of a formula.
 ELEMENTS, ATTRIBUTES = frozenset(_ELEMENTS.split()), frozenset(_ATTRIBUTES.split())
-#: A longer formula is shown as LaTeX.
+#: A formula with more characters is shown as LaTeX.
 LONGEST = 2_000
 ElementTree.register_namespace("", SPACE)
 
 
 @lru_cache(maxsize=4096)
 def mathml(formula: str, *, display: bool) -> str:
-    r"""Return the formula in MathML; empty if it cannot be parsed, and it is then shown as written.
+    r"""Return the formula in MathML, or an empty text if it cannot be parsed (it is then shown as LaTeX).
 
     >>> "<mfrac>" in mathml(r"\frac{1}{2}", display=False), mathml(r"\frac{", display=False)
     (True, '')
@@ -127,9 +127,9 @@ def mathml(formula: str, *, display: bool) -> str:
     safe = formula.replace("<", r"\lt ").replace(">", r"\gt ")
     try:
         top = ElementTree.fromstring(convert(safe, display="block" if display else "inline"))
-    except UserError:  # a signal told the process to stop
+    except UserError:  # a signal asked this process to stop
         raise
-    except Exception:  # the converter raises many kinds of errors for malformed formulas
+    except Exception:  # malformed formulas make the converter raise many kinds of errors
         return ""
     for element in top.iter():
         if element.tag.removeprefix(f"{{{SPACE}}}") not in ELEMENTS:

@@ -1,1 +1,1 @@
-"""Studies, the DAG that they run, and where it runs."""
+"""Studies, their DAG of stages, and where this DAG runs."""

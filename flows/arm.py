@@ -1,6 +1,6 @@
-"""Arms, end to end: screening, training, evaluation. Each step of an arm passes its artifacts to the next step.
+"""Arms from start to end: screening, training, evaluation. Each step of an arm passes its artifacts to the next step.
 
-Problems are prepared once for all arms. An arm that is evaluated with another arm's adapter gets that arm's training.
+Problems are prepared once for all arms. An arm that is evaluated with another arm's adapter gets the other's training.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,15 +31,15 @@ from tasks.training import STEP, import_adapter, train_adapter
 
 
 def make_arms(study: Study, at: Prepared) -> tuple[ArmArtifacts, ...]:
-    """Make a study's arms, end to end, each under its own name: screen, band, train, evaluate, measure diversity."""
+    """Make a study's arms, each under its own name: screen, find bands, train, evaluate, measure diversity."""
     return _Arms(study, at).made()
 
 
 @dataclass(slots=True)
 class _Arms:
-    """The arms of a study while they are made. A head is a trained arm; other arms may be evaluated with its adapter.
-    taught: policies after the lessons, by head. live: bands of the problems that a head trains on. trainings: keyed by
-    head and seed."""
+    """The arms of a study while they are made. A head is a trained arm, with whose adapter other arms may be evaluated.
+    taught: policies after the lessons, by head. live: bands of the problems that a head trains on. trainings: by head
+    and seed."""
 
     study: Study
     at: Prepared
@@ -90,7 +90,7 @@ class _Arms:
         return ArmArtifacts(self.screened[arm], before, tuple(trained), tuple(results))
 
     def _start(self, arm: str, taught: Start | None) -> Start:
-        """Return the policy of an arm's screening, from which its main training starts: the base after the lessons."""
+        """Return the policy of an arm's screening, from which its main training starts: after the lessons, if any."""
         base = Policy(arm=arm, model=self.study.models[arm], scaffold=self.study.profile.arm(arm).scaffold)
         if taught is None:
             return Start(base)
@@ -98,8 +98,8 @@ class _Arms:
         return Start(replace(base, adapter=adapter, adapter_step=step), taught.training)
 
     def _taught(self, head: str) -> Start | None:
-        """Return the policy after this arm's lessons. Each lesson starts from the adapter of the previous lesson. The
-        first starts from the arm's imported adapter, if any."""
+        """Return the policy after the lessons of an arm; None without lessons and imported adapter. A lesson starts
+        from the adapter of the lesson before; the first starts from the arm's imported adapter, if any."""
         p, taught = self.study.profile, None
         if (adapter := self.study.adapters.get(head)) is not None:
             imported = import_adapter.titled(f"adapter of {head}")(adapter=adapter, base=self.study.models[head])
@@ -122,7 +122,8 @@ class _Arms:
         return Screened(arm, start, graded, trained_on if graded == rollouts else band(rollouts=graded), trained_on)
 
     def _live(self, head: str, joint: Sequence[str]) -> Bands:
-        """Return the bands that a head trains on: its own, or the intersection with those of every arm in `joint`."""
+        """Return the bands that a head trains on: its own, or with `joint` only what is in the bands of all those
+        arms."""
         own = self.screened[head].trained_on
         others = tuple(self.screened[arm].trained_on for arm in joint if arm != head)
         return keep_joint.titled(f"joint band of {head}")(own=own, others=others) if joint else own
@@ -136,7 +137,7 @@ class _Arms:
         return ObjectiveResult(f"{end.name}{by}", objective.name, training, rollouts)
 
     def _trained(self, start: Start, seed: int, objective: Objective | None = None) -> Training:
-        """Train an arm and return its adapter. objective: None for the study's own."""
+        """Train an arm, and return its adapter. objective: None for the study's own."""
         p, arm, at = self.study.profile, start.policy.arm, self.at.studied
         by = f" by {objective.name}" if objective else ""
         learner = replace(objective.training if objective else p.training, seed=seed)
@@ -154,7 +155,7 @@ class _Arms:
         rollouts: Sampling,
         evaluation_group_size: int,
     ) -> Training:
-        """Call the training stage with the inputs that the objective needs. bands: None for all problems."""
+        """Call the training stage with the inputs that the objective needs. bands: None means all problems."""
         needs, p = ADVANTAGES[learner.advantage].needs, self.study.profile
         return train_adapter.titled(title)(
             pool=pool,
@@ -172,7 +173,8 @@ class _Arms:
         )
 
     def _evaluated_after(self, start: Start, first: Rollouts, training: Training, seed: int) -> Trained:
-        """Evaluate a training at the curve's steps and at its last step. first: all seeds' rollouts at step 0."""
+        """Evaluate a training at the steps of the curve and at its last step. first: rollouts at step 0, of all
+        seeds."""
         p = self.study.profile
         *earlier, end = (
             start.after(training, step, seed) for step in evaluated_steps(p.training.steps, p.training.eval_every)[1:]
@@ -183,18 +185,18 @@ class _Arms:
 
     @property
     def _final_plans(self) -> tuple[SamplingPlan, ...]:
-        """Return the sampling plans of final evaluations: the study's, and one with more rollouts for the asymptote."""
+        """Return the plans for sampling after training: the study's, and one with more rollouts for the asymptote."""
         p = self.study.profile
         return (p.final, replace(p.final, group_size=p.asymptote)) if p.asymptote else (p.final,)
 
     @property
     def _comparison_plans(self) -> tuple[SamplingPlan, ...]:
-        """Return the plan by which objectives are compared; empty without objectives."""
+        """Return the plan whose rollouts compare objectives; empty if the study compares none."""
         p = self.study.profile
         return (replace(p.final, group_size=p.objective_group_size),) if p.objectives else ()
 
     def _heldout(self, start: Start, plans: Sequence[SamplingPlan], by: str = "") -> Mapping[SamplingPlan, Rollouts]:
-        """Rollouts of one policy on the held-out problems, by plan; equal plans share one artifact."""
+        """Return the rollouts of one policy on the held-out problems, by plan. Equal plans share one artifact."""
         at = self.at.studied
         known = [
             ("curve", self.study.profile.evaluation),
@@ -217,7 +219,7 @@ class _Arms:
         plan: SamplingPlan,
         split: str | None = None,
     ) -> Rollouts:
-        """Return a policy's rollouts on one split (None: the whole pool), as first graded."""
+        """Return a policy's rollouts on one split (None: the whole pool), with the verdicts of their first grading."""
         return sample_rollouts.titled(title)(
             pool=pool,
             splits=splits,
@@ -250,7 +252,7 @@ class _Arms:
         return Measured(where, heldout[final], embeddings, diversity, deep, tuple(benchmarks), compared, searches)
 
     def _searched(self, start: Start) -> tuple[Searches, ...]:
-        """Return one artifact per search method, and one for the method that samples the rollouts they share."""
+        """Return one artifact per search method, and one for the method whose rollouts the others share."""
         p, policy, at = self.study.profile, start.policy, self.at.studied
         methods = with_base({name: method_named(name) for name in p.search.methods})
         return tuple(

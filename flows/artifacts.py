@@ -1,4 +1,4 @@
-"""Artifacts of an arm, as the steps of the DAG pass them on."""
+"""The artifacts of an arm that one step of the DAG passes to the next."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ from tasks.domain.policies import Policy
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """The artifacts of one policy on the held-out problems. `name`: the policy's name in titles. `deep`: additional
-    rollouts, from which the asymptote of pass@k is estimated. `benchmarks`: rollouts on each benchmark's problems.
-    `compared`: rollouts for comparing objectives. `searches`: keyed by method. `embeddings`, `diversity`: only if the
-    study measures them."""
+    """The artifacts of one policy on the held-out problems. `name`: of the policy, in titles. `deep`: more rollouts,
+    for the asymptote of pass@k. `benchmarks`: rollouts on each benchmark's problems. `compared`: rollouts for comparing
+    objectives. `searches`: by method. `embeddings`, `diversity`: only if the study measures them."""
 
     name: str
     rollouts: Rollouts
@@ -27,7 +26,8 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Trained:
-    """One arm trained with one seed. `curve`: held-out rollouts at every evaluated step; `end`: at the last one."""
+    """One arm trained with one seed. `curve`: held-out rollouts at every evaluated step. `end`: those at the last
+    step."""
 
     seed: int
     training: Training
@@ -37,14 +37,14 @@ class Trained:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """A policy and the training that holds its adapter; None for a base model."""
+    """A policy, and the training that has its adapter (None for a base model)."""
 
     policy: Policy
     training: Training | None = None
 
     @property
     def name(self) -> str:
-        """Return the policy's name in stage titles."""
+        """Return the policy's name in the titles of stages."""
         seed = f", seed {self.policy.seed}" if self.policy.seed else ""
         return f"{self.policy.arm} at step {self.policy.step}{seed}"
 
@@ -55,7 +55,7 @@ class Start:
 @dataclass(frozen=True, slots=True)
 class Screened:
     """An arm at the start of its main training. rollouts, bands: graded with the study's grader. trained_on: the bands
-    as first graded; the arm trains on these, even if verdicts are overridden later."""
+    of the first grading. The arm trains on these, even if verdicts are overridden later."""
 
     arm: str
     start: Start
@@ -67,7 +67,7 @@ class Screened:
 @dataclass(frozen=True, slots=True)
 class ObjectiveResult:
     """An arm trained with one objective and one seed, and the held-out rollouts of its last adapter. name: of this
-    adapter, in stage titles."""
+    adapter, in the titles of stages."""
 
     name: str
     objective: str

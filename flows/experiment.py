@@ -32,7 +32,7 @@ QUESTION = (
     "Does a reasoning scaffold – a panel of experts debating, against a private <think> monologue – widen what one"
     " sample searches, and does that width turn into reinforcement-learning signal?"
 )
-#: The question of a study without a purpose of its own, by the setting that it changes.
+#: The question of a study that states none, by the setting that the study changes.
 QUESTION_BY_SETTING = {
     "search.methods": "which search solves most problems within the same tokens?",
     "objectives": "which objective gains more than the study's own?",
@@ -40,7 +40,7 @@ QUESTION_BY_SETTING = {
 
 
 def experiment(study: Study) -> Report:
-    """Make every arm, then the comparisons. Return the report."""
+    """Make every arm and then the comparisons, and return the report."""
     p, passk = study.profile, study.profile.passk
     at = prepare(study)
     arms = make_arms(study, at)
@@ -142,13 +142,13 @@ def experiment(study: Study) -> Report:
 
 
 def own_results(arm: ArmArtifacts) -> tuple[ObjectiveResult, ...]:
-    """The study's own trainings, with which other objectives are compared."""
+    """Return the study's own trainings, with which other objectives are compared."""
     ends = [(t, t.end.compared) for t in arm.trained]
     return tuple(ObjectiveResult(t.end.name, BASELINE, t.training, end) for t, end in ends if end is not None)
 
 
 def partitioned(study: Study, measured: Measured, calibration: Calibrations | None) -> Partitions:
-    """Partitions of a policy's rollouts: by answer, and by trace if traces are embedded."""
+    """Return the partitions of a policy's rollouts: by answer, and by trace if traces are embedded."""
     if measured.embeddings is None or calibration is None:
         titled = partition_answers.titled(f"classes of {measured.name}")
         return titled(rollouts=measured.rollouts, grader_version=study.grader.installed)
@@ -161,8 +161,8 @@ def partitioned(study: Study, measured: Measured, calibration: Calibrations | No
 
 
 def classes_of_answers(study: Study, several: Sequence[tuple[str, Rollouts]]) -> tuple[Partitions, ...]:
-    """Return the classes of answers of the rollouts by which objectives are compared. several: pairs of the policy's
-    name and its held-out rollouts."""
+    """Return the classes of answers of rollouts that compare objectives. several: pairs of the policy's name and its
+    held-out rollouts."""
     each = [(partition_answers.titled(f"answers compared of {name}"), rollouts) for name, rollouts in several]
     return tuple(stage(rollouts=rollouts, grader_version=study.grader.installed) for stage, rollouts in each)
 
@@ -170,7 +170,7 @@ def classes_of_answers(study: Study, several: Sequence[tuple[str, Rollouts]]) ->
 def pass_at_k_by_benchmark(
     study: Study, measured: Sequence[Measured]
 ) -> tuple[tuple[PassAtK, ...], tuple[PassAtKContrasts, ...]]:
-    """pass@k and its contrasts on each benchmark, up to its number of rollouts."""
+    """Return pass@k and its contrasts on each benchmark, up to its number of rollouts."""
     p, passk, contrasts = study.profile.passk, [], []
     for place, benchmark in enumerate(study.profile.benchmarks):
         n = benchmark.group_size

@@ -24,7 +24,7 @@ from tasks.measures.curves import heldout_rows
 from tasks.measures.groups import count_groups
 from tasks.training import last_adapter
 
-#: Columns of an exported rollout, readable by `varband import`.
+#: Columns of an exported rollout. `varband import` can read them.
 COLUMNS = (
     "problem_id, source, problem, gold, arm, step, seed, rollout, completion, trace, answer, correct, verdict, reason,"
     " finish, num_prompt_tokens, num_tokens, logprob_sum, grader_version"
@@ -35,7 +35,7 @@ STEP = ["step", "reward_mean", "correct_mean", "tag_valid_mean", "live_groups", 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """Rollouts of one policy. name: its arm, step and seed. rows: COLUMNS, by problem and rollout."""
+    """The rollouts of one policy. name: its arm, step and seed. rows: COLUMNS, by problem and rollout."""
 
     ref: Ref
     name: str
@@ -44,7 +44,7 @@ class Policy:
 
     @property
     def accuracy(self) -> dict[str, Any]:
-        """Return the row of tasks/measures/curves.py for all sources: estimate, low, high."""
+        """Return the row for all sources, as in tasks/measures/curves.py: estimate, low, high."""
         groups = count_groups(self.rows.append_column("adapter", pa.nulls(self.rows.num_rows, pa.string())))
         rows = heldout_rows(groups.append_column("cluster", groups["problem_id"]))
         return next(row for row in rows if row["source"] == "all")
@@ -60,7 +60,7 @@ def policies_of(store: Store, ref: Ref) -> list[Policy]:
 
 def _policy(store: Store, ref: Ref) -> Policy:
     made = store.manifest(ref).recipe
-    while "pool" not in made.inputs:  # graded again, by a later grader
+    while "pool" not in made.inputs:  # a later grader graded these rollouts again
         made = store.manifest(Ref.parse(made.inputs["rollouts"][0])).recipe
     pool = store.read(Ref.parse(made.inputs["pool"][0]), ["problem_id", "problem", "gold"])
     statement = f"select {COLUMNS} from rollouts join pool using (problem_id) order by problem_id, rollout"
@@ -151,7 +151,7 @@ def write_inspect(store: Store, ref: Ref, folder: Path) -> list[Path]:
 
 
 def write_hub(store: Store, ref: Ref, folder: Path) -> list[Path]:
-    """Write a dataset folder with a card; for a training, the folder of its last adapter with a model card."""
+    """Write a folder for a dataset with its card; for a training, a folder with its last adapter and a model card."""
     return _adapter(store, Training.parse(str(ref)), folder) if ref.kind == "training" else _dataset(store, ref, folder)
 
 
@@ -204,7 +204,7 @@ def _adapter(store: Store, training: Training, folder: Path) -> list[Path]:
     arm = rows["arm"][0].as_py() if rows.num_rows else "imported"
     data = ModelCardData(
         base_model=base,
-        license="other",  # the base model's
+        license="other",  # that of the base model, which is not known here
         library_name="peft",
         pipeline_tag="text-generation",
         tags=["lora", "grpo", "reinforcement-learning"],
@@ -251,9 +251,9 @@ FORMATS: dict[str, Callable[[Store, Ref, Path], Sequence[Path]]] = {
 
 
 def push(store: Store, ref: Ref, name: str, *, private: bool) -> str:
-    """Upload the hub's folder of an artifact as OWNER/NAME: a training as a model, else a dataset. Return its address.
-    The token is huggingface_hub's own (HF_TOKEN or `hf auth login`); it is neither stored nor shown. Raise UserError if
-    the hub refuses the upload."""
+    """Upload an artifact as OWNER/NAME to the hub: a training as a model, others as a dataset. Return the address. The
+    token is huggingface_hub's own (HF_TOKEN or `hf auth login`), and is neither stored nor shown. Raise UserError if
+    the hub rejects the upload."""
     from huggingface_hub import HfApi
     from huggingface_hub.errors import HTTPError  # pyright: ignore[reportPrivateImportUsage]
 
@@ -263,7 +263,7 @@ def push(store: Store, ref: Ref, name: str, *, private: bool) -> str:
         try:
             where = api.create_repo(name, repo_type=kind, private=private, exist_ok=True)
             api.upload_folder(repo_id=name, repo_type=kind, folder_path=folder, commit_message=f"{ref} of varband")
-        except (HTTPError, OSError, ValueError) as error:  # ValueError: an invalid name, or an answer that is no JSON
+        except (HTTPError, OSError, ValueError) as error:  # ValueError: an invalid name, or an answer that is not JSON
             why = " ".join(str(error).split())[:300]
             raise UserError(f"{name}: upload to {api.endpoint} failed: {why} (log in with `hf auth login`)") from None
     return str(where)

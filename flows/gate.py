@@ -14,21 +14,21 @@ from tasks.domain.gate import ScreenedArm, reasons
 from tasks.measures.groups import FORM_COLUMNS, form_of
 from tasks.stage import Condition
 
-#: Last line of the gate's message. Where only the message arrives, it tells a closed gate from a budget limit.
+#: The last line of the gate's message. A process that receives only the message recognises the gate by it.
 ADVICE = "\ncorrect the prompt, the lesson or max_tokens"
-#: Completions whose ends are printed, and how much of each.
+#: Number of completions whose ends are printed, and characters of each.
 SHOWN, END = 3, 160
 
 
 def gate_of(study: Study, splits: Splits, screened: Sequence[Screened]) -> Condition | None:
-    """Return the condition under which the study may train; None with `gate.anyway`. screened: arms that train."""
+    """Return the condition for training; None with `gate.anyway`. screened: the arms that train."""
     after = tuple(ref for one in screened for ref in (one.rollouts, one.trained_on))
     return None if study.profile.gate.anyway else Condition(after, partial(why_closed, study, splits, screened))
 
 
 def why_closed(study: Study, splits: Splits, screened: Sequence[Screened], store: Store) -> str:
-    """Return why the study may not train, according to the stored screenings; empty if it may. The message ends with
-    the last words of three completions."""
+    """Return why the stored screenings do not allow the study to train; empty if they do. The message ends with the
+    last words of three completions."""
     there = {one.arm: one for one in screened if all(map(store.fresh, (one.rollouts, one.trained_on)))}
     arms = [
         ScreenedArm(
@@ -51,15 +51,15 @@ def why_closed(study: Study, splits: Splits, screened: Sequence[Screened], store
 
 
 def _shares(store: Store, one: Screened) -> dict[str, Any]:
-    """Return the shares of an arm's rollouts; a scaffold without tags has no invalid ones."""
+    """Return the shares of an arm's rollouts. A scaffold without tags has no invalid tags."""
     scaffold = one.start.policy.scaffold
     tagless = {} if scaffold.pairs or scaffold.code else {"invalid_tags": 0.0}
     return form_of(store.read(one.rollouts, FORM_COLUMNS)) | tagless
 
 
 def _live(store: Store, one: Screened, splits: Splits, train_on: str) -> int:
-    """Count the training problems that give a gradient: those in the variance band, or, if the arm trains on all
-    problems, those whose rollouts differ in verdict or tags."""
+    """Return the number of training problems that give a gradient: those in the variance band, or, if the arm trains on
+    all problems, those whose rollouts differ in verdict or tags."""
     live, rows = "is_variance(band)", store.read(one.trained_on)
     if train_on == "all":
         several = "select problem_id, count(distinct (correct, tag_valid)) > 1 as differ from t group by problem_id"
@@ -70,7 +70,7 @@ def _live(store: Store, one: Screened, splits: Splits, train_on: str) -> int:
 
 
 def _ends(store: Store, one: Screened) -> list[str]:
-    """Return the ends of completions; those without an answer, without valid tags, or truncated come first."""
+    """Return the ends of completions. Those without an answer or valid tags, or that were truncated, come first."""
     rows = store.read(one.rollouts, ["problem_id", "rollout", "completion", *FORM_COLUMNS])
     worst = query(
         """

@@ -1,7 +1,7 @@
-"""Import rollouts of other tools as a study: write them into the ledger with the verdicts of Varband's grader.
+"""Import rollouts of other tools as a study: write them into the ledger, with the verdicts of Varband's grader.
 
-An arm's model is identified by a hash of its rollouts, so a file that is imported twice is stored once. A run of this
-study samples nothing.
+The model of an imported arm is identified by a hash of its rollouts, so a file that is imported twice is stored once. A
+run of this study samples nothing.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tasks.engines.rollout_files import Foreign, files_of, read_rollouts
 from tasks.evidence import names_of_measures
 from tasks.rollouts import account_of, as_read_by, described
 
-#: Words and signs, which are counted if not all files have token counts.
+#: Words and signs. They are counted if some files have no token counts.
 PIECE = re.compile(r"\w+|[^\w\s]")
 HEAD = """\
 # Written by `varband import`. `varband run {name}.toml` reports on these rollouts; nothing is sampled.
@@ -43,7 +43,7 @@ HEAD = """\
 
 @dataclass(frozen=True, slots=True)
 class Brought:
-    """The rollouts of an arm, by problem in file order. tool: the tool that sampled them. files: their names."""
+    """The rollouts of an arm, by problem in the order of the files. tool: the tool that sampled them. files: names."""
 
     arm: str
     tool: str
@@ -58,7 +58,7 @@ class Brought:
         return hashlib.sha256(orjson.dumps([self.arm, rows])).hexdigest()
 
     def in_words(self) -> Brought:
-        """Return the arm with lengths in words, comparable with those of a file without token counts."""
+        """Return the arm with lengths in words, which can be compared with files without token counts."""
 
         def counted(one: Foreign) -> Foreign:
             return replace(one, num_tokens=len(PIECE.findall(one.completion)), token_ids=(), logprobs=())
@@ -68,8 +68,8 @@ class Brought:
 
 @dataclass(frozen=True, slots=True)
 class Entered:
-    """The rollouts of one arm in the ledger. judged: rollouts that have a verdict of the other
-    tool. disagreements: those of them whose verdict differs."""
+    """The rollouts of one arm in the ledger. judged: number of rollouts that have a verdict of the other tool.
+    disagreements: number of those where the verdicts differ."""
 
     arm: str
     rollouts: int
@@ -89,9 +89,10 @@ class Import:
 
 
 def bring(files: Sequence[Path], arms: Sequence[str], pool: Path | None, name: str, store: Store) -> Import:
-    """Enter the rollouts of files and of folders' files, and write the study NAME.toml and its NAME-problems.jsonl.
-    arms: the name of each file's arm, or one for all; by default the name in the file, or the file's name. pool:
-    problems with golds, if the files have none. If a file is wrong, UserError is raised before anything is written."""
+    """Enter the rollouts of files (or of the files in folders), and write the study NAME.toml and its
+    NAME-problems.jsonl. If a file is wrong, raise UserError before anything is written. arms: the arm of each file, or
+    one for all; by default the arm in the file, or the file's name. pool: problems with golds, if the files have
+    none."""
     check_study_name(name)
     files = [file for path in files for file in files_of(path)]
     if len(arms) not in (0, 1, len(files)):
@@ -148,7 +149,7 @@ def bring(files: Sequence[Path], arms: Sequence[str], pool: Path | None, name: s
 
 
 def _origin(tools: Mapping[Path, str]) -> tuple[str, str]:
-    """Return the tools and the files of an arm for people. tools: by file."""
+    """Return the tools and the files of an arm, as texts. tools: by file."""
     names = [path.name for path in tools]
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     return " and ".join(sorted({*tools.values()})), ", ".join(names[:3]) + more
@@ -164,7 +165,7 @@ def _name(text: str) -> str:
 
 
 def _problem_of(one: Foreign, known: Mapping[str, Row]) -> Row | str:
-    """Return the problem of a rollout, or the reason why it has none. known: the pool's problems, by text."""
+    """Return the problem of a rollout, or why it has none. known: the pool's problems, by text."""
     text = _plain(one.problem or one.prompt)
     if not known:
         if not text:
@@ -182,8 +183,8 @@ def _problem_of(one: Foreign, known: Mapping[str, Row]) -> Row | str:
 
 
 def _common(brought: Sequence[Brought]) -> tuple[list[str], int]:
-    """The problems common to all arms, and the number of rollouts per problem, chosen to keep the most rollouts. Raise
-    UserError if the arms have no problem in common."""
+    """Return the problems that all arms have, and the number of rollouts per problem that keeps the most rollouts.
+    Raise UserError if the arms have no problem in common."""
     least = {
         key: min(len(one.groups[key]) for one in brought)
         for key in brought[0].groups
@@ -239,7 +240,7 @@ def _study_text(name: str, brought: Sequence[Brought], keys: Sequence[str], size
 def _enter(
     study: Study, store: Store, brought: Sequence[Brought], size: int, problems: int, notes: list[str]
 ) -> list[Entered]:
-    """Grade the rollouts, then append those that the ledger lacks, one shard per arm."""
+    """Grade the rollouts, and append those that the ledger lacks, one shard per arm."""
     p, book, sampling = study.profile, Ledger(store.root), study.profile.final.sampling
     found, shards = list[Entered](), list[tuple[pa.Table, Policy, Brought]]()
     with stages_of(study, store):

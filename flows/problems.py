@@ -1,5 +1,4 @@
-"""The problems of a study: pools, splits, benchmarks. These artifacts are made once for all arms, before any model is
-used."""
+"""The problems of a study: pools, splits, benchmarks. They are made once for all arms, before any model is used."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,9 +23,9 @@ class Problems:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """All problems of a study, made before any model is used. lessons: keyed by name. benchmarks: each pool, and the
-    problems chosen from it. calibration: the similarity above which two traces count as equal; None unless a training
-    needs it, because screenings wait for it."""
+    """All problems of a study. lessons: by name. benchmarks: each pool, with the problems chosen from it. calibration:
+    the similarity above which two traces count as equal. It is None unless a training needs it, because screenings wait
+    for it."""
 
     studied: Problems
     lessons: Mapping[str, Problems]
@@ -35,8 +34,8 @@ class Prepared:
 
 
 def prepare(study: Study) -> Prepared:
-    """Make pools, splits, and for each benchmark the problems that no arm of this study trains on. Shared artifacts,
-    such as a lesson on the study's own pool, are made once."""
+    """Make pools and splits, and for each benchmark the problems that no arm of this study trains on. Artifacts that
+    are needed twice, such as a lesson on the study's own pool, are made once."""
     p = study.profile
 
     @cache
@@ -66,7 +65,7 @@ def prepare(study: Study) -> Prepared:
             pool=some.pool, splits=some.splits, studied=studied.pool, heldout=studied.splits
         )
         clear[some] = Problems(some.pool, kept)
-    lessons = {name: clear[some] for name, some in taught.items()}  # without near-duplicates of held-out problems
+    lessons = {name: clear[some] for name, some in taught.items()}  # no near-duplicates of held-out problems
     trained = (studied, *lessons.values())
     chosen = []
     for b in p.benchmarks:

@@ -31,7 +31,7 @@ from tasks.published.importing import (
 )
 
 POOL_FILES = ("heldout_eval", "panel_train", "thinking_train", "heldout_aux")
-#: slice → (evaluation folders of panel and thinking, largest k of the write-up)
+#: slice → (folders of the evaluations of panel and thinking, largest k in the publication)
 SLICES = {
     "math500_stratified": ("eval_math500_vibecheck/math_final_panel", "eval_math500_vibecheck/thinking_native", 4),
     "math500_l5": ("eval_math500_vibecheck/panel_l5_full", "eval_math500_vibecheck/thinking_l5_full", 4),
@@ -46,13 +46,13 @@ NEEDED = (
     *(f"reports/{folder}/summary.json" for folder in (*VARIANTS, *EVALUATIONS, "token_efficiency")),
     *(f"reports/olympiad_panel_only/{n}.jsonl" for n in ("heldout_trajectory", "train_per_batch", "diversity_proxy")),
 )
-#: Refs by result; slices and diversity folders have one ref each.
+#: Refs by the name of the result. Slices and diversity folders have one ref each.
 Replayed = dict[str, Any]
 
 
 def replay(folder: Path, store: Store, listener: Listener = silent) -> Replayed:
-    """Import the files of a folder and analyse them. Raise UserError if the folder is not the published one or a file
-    is missing or damaged."""
+    """Import the files of a folder, and analyse them. Raise UserError if the folder is not the published one, or if a
+    file is missing or damaged."""
     if not folder.is_dir():
         raise UserError(f"{folder} is not a folder; give the one that holds the published data/ and reports/")
     missing = [name for name in NEEDED if not (folder / name).is_file()]
@@ -134,7 +134,7 @@ def _dag(folder: Path, files: dict[str, PublishedFile], whole: PublishedFolder) 
 
 
 def rows_of(store: Store, replayed: object) -> Any:
-    """Return a replay's result with the rows of each artifact in place of its ref."""
+    """Return a replay's result, with the rows of each artifact in place of its ref."""
     if isinstance(replayed, dict):
         return {name: rows_of(store, part) for name, part in replayed.items()}
     if isinstance(replayed, tuple):

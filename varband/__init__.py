@@ -1,8 +1,8 @@
-"""The package that users import: the only top-level name of an installation. After `import varband` the packages
-`tasks`, `storage`, … can be imported.
+"""The package that users import, and the only top-level name of an installation. After `import varband`, the packages
+`tasks`, `storage` and so on can be imported.
 
-In a wheel these packages are in a folder of `varband`, outside the import path; in a checkout they are beside `varband`
-(docs/decisions/0011-one-name-in-an-environment.md).
+In a wheel these packages are in a folder of `varband`, outside the import path. In a checkout they are next to
+`varband` (docs/decisions/0011-one-name-in-an-environment.md).
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ if str(ROOMS) not in sys.path:
     sys.path.insert(0, str(ROOMS))
 
 if sys.platform == "linux":
-    # Arrow reads these once, when it is imported. After a read of a million rows in parts its default allocator keeps
-    # 50 MB of freed memory, jemalloc with several arenas 20 MB.
+    # Arrow reads these variables when it is imported. After reading a million rows in parts, its own allocator keeps
+    # 50 MB of freed memory, and jemalloc with several arenas 20 MB.
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "jemalloc")
     os.environ.setdefault("JE_ARROW_MALLOC_CONF", "narenas:1,dirty_decay_ms:0,muzzy_decay_ms:0")
 
@@ -32,7 +32,7 @@ if sys.platform == "linux":
 def grade(answer: str, gold: str) -> Verdict:
     """Grade the text of one answer against a gold (docs/grader.md).
 
-    answer: a final answer, boxed or in a sentence. Text within tags is ignored: from a completion with `<answer>` tags
+    answer: a final answer, boxed or in a sentence. Text inside tags is ignored. From a completion with `<answer>` tags,
     pass only the text between them, or use `varband grade file`.
     """
     from tasks.engines.grading.graders import grade
@@ -55,5 +55,5 @@ def main() -> None:
 
 
 def enter() -> dict[str, str]:
-    """Return the pull step of every deployment: a run uses the packages of its worker's environment."""
+    """Return the pull step of every deployment. A run uses the packages of its worker's environment."""
     return {"directory": str(ROOMS)}

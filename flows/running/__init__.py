@@ -1,1 +1,1 @@
-"""Runs of a study: plan, cost, accounting, local processes, and workers of a Prefect pool."""
+"""Runs of a study: their plan, cost and accounting, local processes, and workers of a Prefect pool."""

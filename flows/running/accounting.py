@@ -39,7 +39,7 @@ from tasks.stage import Progress
 
 
 class Listeners(NamedTuple):
-    """Receivers of a run's events. own: for stages that this process makes; their cost is charged to the run. relayed:
+    """Receivers of a run's events. own: for stages that this process makes, whose cost it charges to the run. relayed:
     for stages of other processes, which charge the cost themselves."""
 
     own: Listener
@@ -48,7 +48,7 @@ class Listeners(NamedTuple):
 
 @dataclass(slots=True)
 class Record:
-    """The run's JSON file, updated by the run's thread and by its heartbeat."""
+    """The JSON file of a run. The run's thread and its heartbeat update it."""
 
     store: Store
     run: Run
@@ -57,7 +57,7 @@ class Record:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def update(self, **changes: object) -> None:
-        """Write the record. Read the spending from the journal, because other workers of the run write to it too."""
+        """Write the record. The spending comes from the journal, because other workers of the run write to it too."""
         with self._lock:
             with suppress(Unreachable):
                 changes = {"spent": self.meter.journal.spent(), **changes}
@@ -83,9 +83,9 @@ def accounted(
 ) -> Iterator[Listeners]:
     """Run the block as one attempt of the study's run. Yield the listeners of the attempt.
 
-    request: the request that starts the same run again (`varband resume`). Raise Parked with the progress, the missing
-    budget and the command that resumes the run. Raise UserError, before anything is recorded, for a prompt that exceeds
-    the context or a model that exceeds this machine's GPUs.
+    request: the request that starts the same run again (`varband resume`). If the run pauses, raise Parked with the
+    progress, the missing budget and the command that resumes the run. Raise UserError, before anything is recorded, for
+    a prompt that exceeds the context or a model that exceeds this machine's GPUs.
     """
     if is_costly(planned):
         list(memory_lines(study, Machine.here(), [one.sampling for one in sampled_here(planned)]))
@@ -107,7 +107,7 @@ def accounted(
             yield Listeners(*(one_after_another(record.on_progress, each) for each in (charged, followed)))
         _check_left(study, store, planned)
     except Unreachable as away:
-        with impatient(), suppress(Unreachable):  # kept on this machine until the storage answers
+        with impatient(), suppress(Unreachable):  # it stays on this machine until the storage answers again
             record.update(state="parked", why=f"parked: {away}")
         raise
     except Parked as limit:
@@ -169,7 +169,7 @@ def _recorded(
 
 
 def _check_left(study: Study, store: Store, planned: Sequence[Planned]) -> None:
-    """Raise Parked if every missing stage is to be made on another machine (`hardware.without`)."""
+    """Raise Parked if every missing stage is left to another machine (`hardware.without`)."""
     without = study.profile.hardware.without
     if without and not store.fresh(planned[-1].step.ref):
         raise Parked(
@@ -181,15 +181,15 @@ def _check_left(study: Study, store: Store, planned: Sequence[Planned]) -> None:
 def _parked(
     study: Study, store: Store, begun: Sequence[Planned], meter: Meter, run: Run, limit: Parked
 ) -> dict[str, object]:
-    """Return the fields of a paused run's record: reason, resume command, progress and missing amounts. begun: the plan
-    when the attempt began."""
+    """Return the fields of a paused run's record: reason, command to resume, progress and missing amounts. begun: the
+    plan at the start of the attempt."""
     planned = looked_up((p.step for p in begun), store, study.profile.hardware)
     done, missing = sum(p.reused for p in planned), total(costs(study, store, planned, meter.prices))
     how_far = f"{done} of {len(planned)} stages are done"
-    if any(p.step.title == run.at and not p.reused for p in planned):  # otherwise `run.at` is a finished stage
+    if any(p.step.title == run.at and not p.reused for p in planned):  # otherwise the stage `run.at` is finished
         how_far += f", '{run.at}' is under way"
     resume = f"varband resume {run.id}{root_option(store.root)}"
-    if str(limit).endswith(ADVICE):  # paused by the gate, which no budget opens
+    if str(limit).endswith(ADVICE):  # the gate paused the run, and no budget opens it
         why = f"parked: {limit}; `{resume} --anyway` trains all the same; {how_far}"
         return {"why": why, "missing": missing, "stages_done": done}
     limits, spent = meter.budget.limits(), meter.journal.spent()

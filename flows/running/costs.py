@@ -1,7 +1,7 @@
-"""The cost of a planned study: rollouts missing from the ledger × tokens × seconds × prices. Nothing is run.
+"""The cost of a planned study: rollouts that the ledger lacks × tokens × seconds × prices. Nothing is run.
 
-Lengths and rates are those measured in this store, otherwise assumptions; the plan states which. The forecast also has
-a range, because a study takes fewer tokens if most of its problems are easy.
+Lengths and rates are those that this store has measured, or else assumptions; the plan says which. The cost is a range
+too, because a study takes fewer tokens if most of its problems are easy.
 """
 
 import math
@@ -39,16 +39,17 @@ from tasks.engines.hardware import SAME_BITS
 from tasks.metering import SAMPLED
 from tasks.rollouts import account_of
 
-#: Assumed until measured: shares of max_tokens that completions take (at least, probably, at most), characters per
-#: token, characters of a problem, texts embedded a second on a CPU and on a GPU (all-mpnet-base-v2, one H200: 680).
+#: Assumptions until something is measured: the shares of max_tokens that completions take (at least, probably, at
+#: most), characters per token, characters of a problem, texts embedded per second on a CPU and on a GPU (measured with
+#: all-mpnet-base-v2 on one H200: 680).
 FILL, CHARACTERS, PROBLEM, TEXTS_PER_SECOND = (0.05, 0.3, 1.0), 4.0, 240.0, {"cpu": 40.0, "cuda": 500.0}
-#: Bases of a length, from the best to the worst.
+#: How a length is known, from the best way to the worst.
 BASES = ("", "measured", "guessed", "assumed")
 
 
 class Cost(Amounts):
-    """The cost of one stage. least, most: tokens if completions are shorter or longer than average. basis: source of
-    the lengths, see `Length`; empty if nothing is sampled."""
+    """The cost of one stage. least, most: tokens if completions are shorter or longer than expected. basis: how the
+    lengths are known, see `Length`; empty if nothing is sampled."""
 
     rollouts: int = 0
     rollouts_reused: int = 0
@@ -70,7 +71,7 @@ def costs(study: Study, store: Store, planned: Sequence[Planned], prices: Prices
 
 @dataclass(frozen=True, slots=True)
 class _ProblemSet:
-    """Problems that a step samples. within: the set that contains all of them. ids: None until they are known."""
+    """Problems that a step samples. within: the set that contains them all. ids: None while they are unknown."""
 
     name: str
     within: str
@@ -80,8 +81,8 @@ class _ProblemSet:
 
 @dataclass(frozen=True, slots=True)
 class Length:
-    """Mean tokens of a rollout. low, high: the central 90 % of problems' mean lengths. basis: `measured`; `guessed`
-    from another max_tokens, arm or model; `assumed` if this store has no similar rollouts."""
+    """Mean tokens of a rollout. low, high: range of the mean lengths of the middle 90 % of problems. basis: `measured`;
+    `guessed` from another max_tokens, arm or model; `assumed` if this store has no similar rollouts."""
 
     prompt: float
     completion: float
@@ -91,7 +92,8 @@ class Length:
 
 
 class Estimator:
-    """Walks a plan in order, keeping track of the rollouts that earlier steps will add to the ledger."""
+    """Computes the cost of a plan's steps, in order, and remembers which rollouts earlier steps will add to the
+    ledger."""
 
     def __init__(self, study: Study, store: Store, planned: Sequence[Planned], prices: Prices) -> None:
         self.study, self.store, self.prices = study, store, prices
@@ -100,16 +102,16 @@ class Estimator:
         self._promised: dict[Account, dict[str, int]] = {}
         self._lengths: dict[tuple[str, str, int], Length] = {}
         self._rates = measured_rates(store, study.profile.called)
-        self._service = study.profile.hardware.engine == "tinker"  # trains elsewhere, for money and not for GPU-hours
+        self._service = study.profile.hardware.engine == "tinker"  # a service trains for money, not for GPU-hours
 
     def cost(self, planned: Planned) -> Cost:
         given = planned.step.arguments
         match planned.step.ref.kind:
-            case "rollouts" if "policy" in given:  # regraded ones cost nothing
+            case "rollouts" if "policy" in given:  # a regrading costs nothing
                 wanted = self.problem_set(given, given["split"])
                 sampled = self._sampled(given["policy"], given["sampling"], wanted, given["group_size"])
                 return self._timed("rollouts", sampled)
-            case "training" if "learner" in given:  # an adapter made elsewhere is only brought here
+            case "training" if "learner" in given:  # an adapter from elsewhere is only copied
                 return self._training(planned.step.ref, given)
             case "searches":
                 return self._searched(given)
@@ -122,7 +124,7 @@ class Estimator:
         return Cost()
 
     def _sampled(self, policy: Policy, sampling: Sampling, wanted: _ProblemSet, group_size: int) -> Cost:
-        """Return the cost, without hours, of rollouts that neither the ledger nor an earlier step has."""
+        """Return the cost, without hours, of rollouts that neither the ledger has nor an earlier step makes."""
         account, problems = account_of(policy, sampling), wanted.number
         promised = self._promised.setdefault(account, {})
         before = max(promised.get(name, 0) for name in (wanted.within, wanted.name))
@@ -145,10 +147,9 @@ class Estimator:
         )
 
     def _searched(self, given: Mapping[str, Any]) -> Cost:
-        """The maximum cost of a search within its budget: rollouts of the problems, minus those already stored or
-        planned, and prompts that contain two earlier completions. Each rollout is read once more for scoring: by a
-        reward model, whose tokens count in the problem's budget, or for its token distributions, which costs only
-        hours."""
+        """Return the largest cost of a search within its budget: rollouts of the problems that are neither stored nor
+        planned, and prompts with two earlier completions. Each rollout is read once more for its score. The tokens of a
+        reward model count in the problem's budget; reading the token distributions costs only hours."""
         wanted, policy, sampling = self.problem_set(given, given["split"]), given["policy"], given["sampling"]
         length = self._length(policy, sampling)
         draws, later = given["method"].most
@@ -159,7 +160,7 @@ class Estimator:
         share = min(1.0, (given["tokens"] + longer + length.completion + scored) / each)
         own = self._sampled(policy, sampling, wanted, max(1, round(share * draws))) if draws else Cost()
         rollouts = round(share * later) * wanted.number
-        # a search stops at its budget, however long its completions are
+        # a search stops at its budget, even if its completions are long
         question = replace(length, prompt=longer, low=length.completion, high=length.completion)
         later_cost = self._of(policy.arm, rollouts, question)
         read = whole * (own.rollouts + own.rollouts_reused + rollouts) if reward else 0.0
@@ -174,7 +175,7 @@ class Estimator:
         groups = min(learner.groups_per_step, self._trainable(given) or learner.groups_per_step)
         a_step = groups * learner.group_size * turns
         trained = learner.steps * a_step
-        if learner.token_budget:  # the step that exceeds the budget is finished
+        if learner.token_budget:  # the step that exceeds the budget is still finished
             trained = min(trained, a_step * math.ceil(learner.token_budget / (a_step * length.completion)))
         steps = self._of(base.arm, trained, length)
         parts = [steps]
@@ -189,7 +190,7 @@ class Estimator:
         return self._timed("training", total(parts), learned=0.0 if self._service else steps.tokens, read=read)
 
     def _trainable(self, given: Mapping[str, Any]) -> int:
-        """Return the number of problems that a training has; an upper bound before its bands are known."""
+        """Return the number of training problems; an upper bound while the bands are unknown."""
         problems, bands = self.problem_set(given, "train"), given["bands"]
         if bands is None or problems.ids is None or not self.store.has(bands):
             return problems.number
@@ -197,9 +198,9 @@ class Estimator:
         return len(problems.ids & {row["problem_id"] for row in rows if row["band"] == Band.VARIANCE})
 
     def _timed(self, kind: str, cost: Cost, learned: float = 0.0, read: float = 0.0) -> Cost:
-        """Return the cost with its GPU-hours. learned, read: tokens that take hours but no token budget; reading is
-        assumed as fast as sampling. If there are several engines, they share a stage's rollouts. More replicas shorten
-        training little, because each step waits for its longest rollout."""
+        """Return the cost with its GPU-hours. learned, read: tokens that take hours but no token budget. Reading is
+        assumed to be as fast as sampling. Several engines share a stage's rollouts, but more replicas hardly shorten
+        training, because each step waits for its longest rollout."""
         elsewhere = self._service if kind == "training" else kind in SAMPLED and not self.prices.hours_of_sampling
         sampled = 0.0 if elsewhere else cost.tokens
         if kind in self._rates and not elsewhere:
@@ -214,7 +215,7 @@ class Estimator:
         return cost.model_copy(update={"gpu_hours": hours, "usd": usd})
 
     def problem_set(self, given: Mapping[str, Any], split: str | None) -> _ProblemSet:
-        """Return the problems of a step. Before split and choice are made, their number is an upper bound."""
+        """Return the problems of a step. Their number is an upper bound until the split or the choice is made."""
         splits, pool = given["splits"], given["pool"]
         within, name = (str(splits), str(splits)) if isinstance(splits, Benchmark) else ("", split or "")
         if self.store.has(splits):
@@ -235,7 +236,7 @@ class Estimator:
         if self.store.has(rollouts):
             return self.store.manifest(rollouts).rows
         given = self.planned[rollouts].step.arguments
-        if "rollouts" in given:  # regraded: as many as before
+        if "rollouts" in given:  # a regrading has as many as before
             return self._rows_of(given["rollouts"])
         return self.problem_set(given, given["split"]).number * given["group_size"]
 
@@ -251,7 +252,7 @@ class Estimator:
         return found["n"][0].as_py()
 
     def _length(self, policy: Policy, sampling: Sampling) -> Length:
-        """Return the mean tokens per rollout of this arm on this model with this max_tokens, at any step."""
+        """Return the mean tokens per rollout of this arm with this model and max_tokens, at any step."""
         key = (policy.arm, policy.model.name, sampling.max_tokens)
         if key not in self._lengths:
             low, mean, high = (share * key[-1] for share in FILL)
@@ -264,15 +265,15 @@ class Estimator:
     @cached_property
     def _prompts(self) -> dict[str, float]:
         """Return the mean tokens of each arm's prompts, if tokenizer and problems are on this machine."""
-        with suppress(UserError):  # of an arm without a chat template, which the run refuses
+        with suppress(UserError):  # the run will raise it for an arm without a chat template
             return {one.arm: one.mean for one in longest_prompts(self.study, self.store, [*self.planned.values()])}
         return {}
 
 
 def likely_length(ledger: Ledger, arm: str, model: str, max_tokens: int) -> Length | None:
-    """Return the length of an arm's rollouts on a model with this max_tokens, at any step; None if unknown. The length
-    is taken from the most similar rollouts of this store: this arm on this model, another arm on this model, this arm
-    on another model. Later search rounds, whose prompts contain earlier completions, are excluded."""
+    """Return the length of an arm's rollouts with this model and max_tokens, at any step; None if unknown. It comes
+    from the most similar rollouts of this store: this arm with this model, another arm with this model, or this arm
+    with another model. Later rounds of searches are excluded, because their prompts contain earlier completions."""
     measured = [(a, about) for a, about in ledger.accounts() if isinstance(about.get("max_tokens"), int)]
     own = [(a, about) for a, about in measured if about.get("arm") == arm and about.get("model", model) == model]
     for basis, alike in (
@@ -299,7 +300,7 @@ def likely_length(ledger: Ledger, arm: str, model: str, max_tokens: int) -> Leng
 
 
 def measured_rates(store: Store, profile: str) -> dict[str, float]:
-    """Return the tokens per GPU-hour of sampling and of training, from the charges of this profile's runs."""
+    """Return tokens per GPU-hour of sampling and of training, from what runs of this profile were charged."""
     rows = query(
         "select kind, sum(tokens) / sum(gpu_hours) as rate from charged where run like $profile || '-%'"
         " group by kind having sum(gpu_hours) > 0 and sum(tokens) > 0",

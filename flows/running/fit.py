@@ -1,5 +1,5 @@
-"""Check, before anything is spent, that prompts fit the context, that models fit the memory of this machine, and that a
-Tinker service trains the study's kind of adapter."""
+"""Checks before anything is spent: prompts fit the context, models fit the memory of this machine, and a Tinker service
+trains the study's kind of adapter."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -42,8 +42,8 @@ from tasks.engines.tinker_service import Service
 
 @dataclass(frozen=True, slots=True)
 class Longest:
-    """The longest prompt of an arm: its tokens and problem. needed: tokens of the prompt and the longest completion.
-    mean: tokens of all prompts compared."""
+    """The longest prompt of an arm: its tokens and problem. needed: tokens of the prompt with the longest completion.
+    mean: mean tokens of all prompts."""
 
     arm: str
     tokens: int
@@ -53,8 +53,9 @@ class Longest:
 
 
 def longest_prompts(study: Study, store: Store, planned: Sequence[Planned]) -> list[Longest]:
-    """Return the longest prompt of each arm sampled here on a model whose tokenizer is available. If a pool is not
-    built yet, the problems are read from its files. Raise UserError for an arm whose model has no chat template."""
+    """Return the longest prompt of each arm that is sampled here with a model whose tokenizer is available. If a pool
+    does not exist yet, read the problems from its files. Raise UserError for an arm whose model has no chat
+    template."""
     steps = {p.step.ref: p.step.arguments for p in planned}
     wanted: dict[tuple[Path, Policy, Pool, Splits | Benchmark, str | None], int] = defaultdict(int)
     for policy, sampling, *problems in sampled_here(planned):
@@ -82,7 +83,7 @@ def _rows(
     splits: Splits | Benchmark,
     split: str | None,
 ) -> Sequence[Row]:
-    """Return the problems of a split; of a pool or choice that is not made yet, all candidates."""
+    """Return the problems of a split. If the pool or the choice does not exist yet, return all candidates."""
     if store.fresh(pool):
         table = store.read(pool, ["problem_id", "source_id", "problem", "level"])
         if store.fresh(splits):
@@ -96,8 +97,8 @@ def _rows(
 
 @dataclass(frozen=True, slots=True)
 class ArmPrompt:
-    """A prompt as an arm's model gets it: decoded tokens, special ones in their spelling. default_system: the chat
-    template writes a system prompt of its own into it."""
+    """A prompt as an arm's model gets it: decoded tokens, with special tokens as text. default_system: whether the chat
+    template adds a system prompt of its own."""
 
     arm: str
     scaffold: Scaffold
@@ -107,10 +108,9 @@ class ArmPrompt:
 
 
 def arm_prompts(study: Study, store: Store, planned: Sequence[Planned], problem: str | None) -> Iterator[ArmPrompt]:
-    """Yield each arm's prompt for one problem of the study's pool. problem: its source_id, or the beginning of its
-    problem_id; None for the first one.
-
-    Errors: UserError for an unknown problem, or an arm whose tokenizer is not on this machine.
+    """Yield each arm's prompt for one problem of the study's pool. Raise UserError for an unknown problem, or for an
+    arm whose tokenizer is not on this machine. problem: its source_id, or the beginning of its problem_id; None takes
+    the first problem.
     """
     build = next(p.step for p in planned if p.step.ref.kind == "pool")
     rows = [row for row in problems_before_checks(build.arguments, study.places) if row["source_id"]]
@@ -147,23 +147,25 @@ def prompt_lines(study: Study, store: Store, planned: Sequence[Planned]) -> Iter
 
 
 def or_refusal(lines: Iterator[str], who: str) -> Iterator[str]:
-    """Yield the lines, and an error that they raise as a line of the plan."""
+    """Yield the lines. If they raise an error, yield it as a line of the plan."""
     try:
         yield from lines
     except UserError as refused:
         yield f"{who} would refuse it: {refused}"
 
 
-# Problems of a pool that is not built yet: the rows of its files. A named set that is not on this machine has as many
-# problems as were published, without texts.
+# ---- problems of a pool that does not exist yet: the rows of its files
+#
+# A named set that is not on this machine has as many problems as were published, but without texts.
 
-#: Number of difficulty levels; all levels of a set that is not on this machine have equally many problems.
+#: Number of difficulty levels. In a set that is not on this machine, all levels have equally many problems.
 LEVELS = 5
 
 
 def problems_before_checks(given: Mapping[str, Any], places: Mapping[str, Path]) -> Sequence[Row]:
-    """Return the problems of a pool that is not built yet, before golds are checked. given: arguments of the stage that
-    builds it. Problems of a set on another machine have an empty source_id; a set that is not known has none."""
+    """Return the problems of a pool that does not exist yet, before its golds are checked. Problems of a set on another
+    machine have an empty source_id; an unknown set has no problems. given: arguments of the stage that builds the
+    pool."""
     if "per_source" in given:
         return demo_problems(given["per_source"], given["seed"], given["levels"])
     return _pool_rows(tuple((spec, places.get(spec.sha256)) for spec in given["sources"]), given["policy"])
@@ -183,7 +185,7 @@ def _pool_rows(files: tuple[tuple[SourceSpec, Path | None], ...], policy: PoolPo
 
 
 def check_service(study: Study, planned: Sequence[Planned]) -> None:
-    """Before anything is sampled, raise UserError if a Tinker service trains with another LoRA alpha than the study."""
+    """Raise UserError, before sampling, if a Tinker service trains with another LoRA alpha than the study."""
     hardware = study.profile.hardware
     todo = [p.step.arguments for p in planned if p.made_here]
     if hardware.engine == "tinker" and any("policy" in given and "sampling" in given for given in todo):
@@ -193,15 +195,15 @@ def check_service(study: Study, planned: Sequence[Planned]) -> None:
                 Service(names_of(folder), hardware.served_model).check_alpha(learner)
 
 
-# GPU and host memory of a study's models.
+# ---- GPU and host memory for a study's models
 
-#: Usable share of a GPU's memory; the driver and libraries take the rest.
+#: Share of a GPU's memory that can be used. The driver and libraries take the rest.
 _USABLE = 0.98
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """A machine's GPUs, bytes per GPU, and bytes of free host memory. gpu: 0 if none or unknown."""
+    """A machine: its GPUs, the bytes of one GPU, and the free bytes of host memory. gpu: 0 if none or unknown."""
 
     gpus: int
     gpu: int
@@ -213,9 +215,9 @@ class Machine:
 
 
 def memory_lines(study: Study, machine: Machine, samplings: Iterable[Sampling] = ()) -> Iterator[str]:
-    """Yield a line for each local model: its memory on a GPU. Raise UserError for too few GPUs, a model that exceeds
-    one or the host, and a key-value cache type that this engine or GPU does not support. samplings: those that run on
-    this machine."""
+    """Yield a line for each local model: the memory that it takes on a GPU. Raise UserError for too few GPUs, for a
+    model that is too large for a GPU or the host, and for a KV cache that this engine or GPU does not support.
+    samplings: those on this machine."""
     hardware = study.profile.hardware
     if "fp8" in {sampling.kv_cache for sampling in samplings}:
         check_kv_cache("fp8", engine_name(hardware.engine), hardware.device)
@@ -245,7 +247,7 @@ def memory_lines(study: Study, machine: Machine, samplings: Iterable[Sampling] =
 
 
 def _models(study: Study) -> Iterator[tuple[Path, int, list[LearnerConfig]]]:
-    """Yield (folder, rank of served adapters, how it is trained; empty if only evaluated) of each local base model."""
+    """Yield (folder, rank of served adapters, how it is trained) of each local base model; the last may be empty."""
     trained: dict[str, list[LearnerConfig]] = {model.sha256: [] for model in study.models.values()}
     for head in study.profile.heads(study.profile.arms):
         trained[study.models[head].sha256] += trainings(study.profile, head)

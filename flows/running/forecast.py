@@ -1,5 +1,5 @@
-"""A plan with its price: the cost of each stage, the total, the difference the study could detect, and whether the
-budget suffices."""
+"""A plan with its price: the cost of each stage, the total, the difference that the study could detect, and whether the
+budget is enough."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -27,7 +27,7 @@ from tasks.domain.statistics.power import Design, detectable
 from tasks.engines.hardware import num_gpus
 from tasks.engines.sampling.prompts import opens_trace
 
-#: Golds that are read to see whether they are prose, and the share from which that is worth a warning.
+#: Number of golds that are tested for prose, and the share of prose that is worth a warning.
 GOLDS, PROSE = 500, 0.1
 #: Columns of the plan's table.
 COLUMNS = ("rollouts", "reused", "tokens", "GPU-h", "US$")
@@ -38,17 +38,20 @@ LENGTHS = {
     "assumed": f"this store has measured none of an arm's ({100 * FILL[1]:.0f} % of max_tokens assumed)",
 }
 IN_ALL = ("rollouts", "rollouts reused", "tokens", "GPU-hours", "US$")
-#: Assumed standard deviations of a seed's accuracy: about as measured here on a 1.5B model, and the least of the 5 to
-#: 15 pp in the literature.
+#: Assumed standard deviations of accuracy between seeds. The first was measured here on a 1.5B model. The second is the
+#: smallest in the literature, which has 5 to 15 points.
 SEED_SDS = (0.02, 0.05)
 
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """The cost and the detectable difference of a run. called: the study's name. costs: one per planned stage. spent:
-    amounts of the run's attempts so far. sees: the difference that the study can detect. warnings: facts to know before
-    running. notes: further remarks. problems: how many are used, and why. on_cpu: hours are those of this machine's
-    CPU."""
+    """The cost of a study and the difference that it can detect.
+
+    - called: the study's name. costs: one per planned stage. spent: amounts of the run's attempts so far.
+    - sees: the difference that the study can detect. problems: how many are used, and why.
+    - warnings: what to know before running. notes: further remarks.
+    - on_cpu: hours are those of this machine's CPU.
+    """
 
     called: str
     planned: list[Planned]
@@ -63,8 +66,8 @@ class Forecast:
 
     @classmethod
     def of(cls, study: Study, store: Store, budget: Budget, machine: Machine | None = None) -> Self:
-        """Compute the forecast without making anything. machine: where the study will run, if known. Raise UserError if
-        a file of prices cannot be read."""
+        """Compute the forecast, and make nothing. Raise UserError if a file of prices cannot be read. machine: where
+        the study will run, if known."""
         planned = plan(study, store)
         prices = team_prices(store.root).of(study.profile.name, study.profile.hardware, study.on_server)
         estimator = Estimator(study, store, planned, prices)
@@ -103,13 +106,13 @@ class Forecast:
         return total(self.costs)
 
     def sentences(self) -> Iterator[str]:
-        """Yield problems, stages, cost, detectable difference, notes, and whether the budget suffices."""
+        """Yield problems, stages, cost, detectable difference, notes, and whether the budget is enough."""
         yield from self.head()
         yield from self.notes
         yield from self._budgets()
 
     def head(self) -> Iterator[str]:
-        """Yield the sentences without the notes and the budget, warnings last."""
+        """Yield the sentences without notes and budget. Warnings come last."""
         if self.problems:
             yield self.problems
         todo, left = sum(p.made_here for p in self.planned), sum(p.left for p in self.planned)
@@ -146,7 +149,7 @@ class Forecast:
             yield f"budget {name}={limit:.12g} {verdict} (about {plainly(need, 3)}{before})"
 
     def markdown(self) -> str:
-        """A page: the sentences, then one line per stage."""
+        """Return a page: the sentences, and then one line per stage."""
         lines = [f"- {sentence}" for sentence in self.sentences()]
         table = [f"| | stage | {' | '.join(COLUMNS)} |", f"|---|---|{'---:|' * len(COLUMNS)}"]
         for p, cost in zip(self.planned, self.costs, strict=True):
@@ -171,8 +174,8 @@ class Forecast:
 
 
 def amounts(cost: Cost) -> list[str]:
-    """Cells of a plan's line; a dash for resources that the stage does not use. `reused`: rollouts that
-    are in the ledger, or that an earlier stage of the plan samples."""
+    """Return the cells of a stage in the plan, with a dash where the stage needs nothing. `reused`: rollouts that are
+    in the ledger, or that an earlier stage of the plan samples."""
     numbers = (
         (cost.rollouts, f"{cost.rollouts:,}"),
         (cost.rollouts_reused, f"{cost.rollouts_reused:,}"),
@@ -205,12 +208,9 @@ def lasting(hours: float) -> str:
 
 
 def foresight(profile: Profile, problems: int) -> str:
-    """Return the difference of two arms' gains that 80 % of such studies would detect; empty if fewer than two arms are
-    trained. problems: held out.
-
-    With several seeds, by the assumed standard deviations of a seed's accuracy; one seed gives no information on other
-    seeds.
-    """
+    """Return the difference between two arms' gains that 80 % of such studies would detect; empty if fewer than two
+    arms are trained. problems: number of held-out problems. With several seeds, use the assumed standard deviations of
+    accuracy between seeds. A single seed gives no information on other seeds."""
     trained, seeds = [arm for arm in profile.arms if profile.heads([arm])], len(profile.seeds)
     if len(trained) < 2 or not profile.training.steps or not seeds or problems < 2:
         return ""
@@ -252,8 +252,8 @@ def not_measured(profile: Profile, planned: Sequence[Planned]) -> str:
 
 
 def no_price(prices: Prices, profile: Profile, store: Store, budget: Budget) -> str:
-    """Return a warning about a budget in dollars on a device without a price, or about the missing prices of a Tinker
-    service on another host; empty if none is missing."""
+    """Return a warning if a budget in dollars meets a device without a price, or if prices of a Tinker service are
+    missing; empty if nothing is missing."""
     if not profile.hardware.remote and (why := prices.unlimited(budget, prices.device)):
         return f"{store.root / PRICES}: {why}"
     elsewhere = profile.hardware.engine == "tinker" and host_of(profile.hardware) not in ("127.0.0.1", "localhost")
@@ -262,7 +262,7 @@ def no_price(prices: Prices, profile: Profile, store: Store, budget: Budget) -> 
 
 
 def base_notes(study: Study) -> list[str]:
-    """List the arms' base models if there are several, and the arms that are only evaluated."""
+    """Return notes on the arms' base models, if there are several, and on the arms that are only evaluated."""
     p, found = study.profile, []
     if len({study.models[arm].sha256 for arm in p.arms}) > 1:
         found.append(f"{study.model_names}: arms on different bases do not compare scaffolds alone")
@@ -276,8 +276,8 @@ def base_notes(study: Study) -> list[str]:
 
 
 def misread_traces(study: Study) -> list[str]:
-    """Return the arms in which no completion could be valid, because prompt and completion both have the trace's
-    opening tag, or neither."""
+    """Return the arms whose completions could never be valid, because prompt and completion both have the opening tag
+    of the trace, or neither has it."""
     found = []
     for arm in map(study.profile.arm, study.profile.arms):
         model, scaffold = study.models[arm.name], arm.scaffold
@@ -293,7 +293,7 @@ def misread_traces(study: Study) -> list[str]:
 
 
 def prose_golds(study: Study, planned: Sequence[Planned]) -> str:
-    """Return a warning if many reference answers are words and an arm's answers are read as mathematics."""
+    """Return a warning if many golds are words while an arm's answers are read as mathematics."""
     build = next((p.step.arguments for p in planned if p.step.ref.kind == "pool" and p.made_here), None)
     if build is None or MATH not in study.profile.answer_kinds:
         return ""
@@ -308,7 +308,7 @@ def prose_golds(study: Study, planned: Sequence[Planned]) -> str:
 
 
 def unknown_prompts(study: Study) -> list[str]:
-    """Return a warning for arms on the demo's model whose prompt it was not pretrained on."""
+    """Return a warning for arms with the demo's model whose prompt was not in its pretraining."""
     arms = [study.profile.arm(name) for name in study.profile.arms]
     known = {SCAFFOLDS[name].prompt_text("") for name in DEMO_PROMPTS}
     demo = [arm for arm in arms if study.places.get(study.models[arm.name].sha256) == SHIPPED["demo"]]
@@ -318,7 +318,7 @@ def unknown_prompts(study: Study) -> list[str]:
 
 
 def without(study: Study) -> str:
-    """List the inputs that are missing on this machine; empty if there are none."""
+    """Return the inputs that are missing on this machine, as a list; empty if none is."""
     if not study.absent:
         return ""
     sources = [s for inputs in (*study.pools.values(), *study.benchmarks.values()) for s in inputs.sources]

@@ -1,9 +1,9 @@
 """The same DAG under Prefect: one task per stage, and pieces of work on a worker pool.
 
-The store decides, Prefect orchestrates: tasks run with NO_CACHE and end in a state named `Cached` on a store hit. Runs
-from a shell do not use Prefect (docs/decisions/0014-no-private-server.md). The runs of a piece of work are
-tagged with its key. A parent attaches to the piece's run in progress instead of starting a second one, so a parent that
-was killed and started again never pays twice.
+The store decides what exists, so tasks run with NO_CACHE, and a task whose artifact exists ends in a state named
+`Cached`. Runs from a shell do not use Prefect (docs/decisions/0014-no-private-server.md). The runs of a piece have its
+key as a tag. A parent run that was killed and started again waits for the piece's live run, and starts no second one,
+so it never pays twice.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ if TYPE_CHECKING:
 PARKED = "Parked"
 #: Name of the state of a piece whose storage did not answer.
 AWAY = "Storage away"
-#: Number of restarts after a lost machine, by an automation of `flows.server.deployments`.
+#: How often an automation of `flows.server.deployments` starts a run after its machine was lost.
 TRIES = 3
 POLL_SECONDS = 3.0
-#: Runs that the server lists at once.
+#: Most runs that the server lists in one answer.
 PAGE = 200
 LIVE = ("SCHEDULED", "PENDING", "RUNNING", "PAUSED", "CANCELLING")
 
 
 def as_task(name: str, step: Step, ensure: Callable[[], bool]) -> None:
-    """Make a step in a Prefect task. A task that reaches the budget limit does not fail: its state is `Parked`, and
-    Parked is raised. name: of the study."""
+    """Make a step in a Prefect task. At the budget limit the task does not fail: its state is `Parked`, and Parked is
+    raised. name: of the study."""
     from httpx import TransportError
     from prefect import task
     from prefect.cache_policies import NO_CACHE
@@ -63,21 +63,21 @@ def as_task(name: str, step: Step, ensure: Callable[[], bool]) -> None:
         description=f"makes {step.ref}",
     )
     state = None
-    with suppress(TransportError):  # the server only observes
+    with suppress(TransportError):  # the run does not need the server, which only shows it
         state = wrap(run)(return_state=True)
     if limits:
         raise limits[0]
-    if not made:  # otherwise the step is made, even if the server did not answer
+    if not made:  # otherwise the step is made, although the server did not answer
         ensure() if state is None else state.result()
 
 
 @dataclass(slots=True)
 class PrefectPool:
-    """Workers of a pool, which run a deployment once per piece. This class knows deployments and their runs, but not
+    """The workers of a pool, which run a deployment once per piece. This class knows deployments and runs, but no
     stages.
 
-    - run: the run that the pieces belong to; with the piece's key it identifies the work.
-    - parent: the flow run that needs it; `cancel_children` finds its children by it.
+    - run: the run that the pieces belong to. It identifies the work, together with a piece's key.
+    - parent: the flow run that needs the pieces; `cancel_children` finds its children by it.
     - parameters: parameters of a piece's run. label: appended to the names of runs.
     """
 
@@ -91,7 +91,7 @@ class PrefectPool:
     _runs: dict[str, tuple[Piece, UUID]] = field(default_factory=dict)
 
     def begin(self, piece: Piece) -> None:
-        """Attach to the piece's run in progress, or start one. Two callers at once get the same run."""
+        """Attach to the piece's live run, or start one. Two callers at the same time get the same run."""
         from prefect.deployments import run_deployment
 
         known = runs_of(self.client, self._tag(piece))
@@ -122,7 +122,7 @@ class PrefectPool:
             yield piece, None if state.is_completed() else error
 
     def _final_states(self) -> list[tuple[Piece, State]]:
-        """Return the pieces whose runs have ended, by one request; the next call returns those beyond a page."""
+        """Return the pieces whose runs have ended, by one request. The next call returns those beyond a page."""
         from httpx import TransportError
         from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId, FlowRunFilterState
         from prefect.client.schemas.filters import FlowRunFilterStateType as Type
@@ -133,7 +133,7 @@ class PrefectPool:
         wanted = FlowRunFilter(id=FlowRunFilterId(any_=[*of]), state=final)
         try:
             found = self.client.read_flow_runs(flow_run_filter=wanted, limit=PAGE)
-        except TransportError:  # the server is away; the workers that make the pieces go on
+        except TransportError:  # the server does not answer, but the workers go on
             return []
         return [(of[run.id], run.state) for run in found if run.state is not None and not _is_alive(run)]
 
@@ -142,7 +142,7 @@ class PrefectPool:
 
 
 def _is_alive(run: FlowRun) -> bool:
-    """Return whether a run has not ended, or was lost and will be started again by the server's automation."""
+    """Return whether a run has not ended, or was lost and will be started again by an automation of the server."""
     state = run.state_type.value if run.state_type is not None else ""
     return state in LIVE or (state == "CRASHED" and 0 < run.run_count <= TRIES)
 
@@ -164,7 +164,7 @@ def child_of(parent: str) -> str:
 
 
 def cancel_children(parent: str) -> None:
-    """Cancel the live runs that a flow run started, so that a cancelled parent leaves no GPU busy."""
+    """Cancel the live runs that a flow run started, so that none occupies a GPU after its parent was cancelled."""
     from prefect.client.orchestration import get_client
     from prefect.states import Cancelling
 

@@ -1,9 +1,8 @@
 """Pieces of a study, each made by one worker: a training, embeddings, a search, a sampling or a shard of one.
 
-Workers are processes (`processes.py`) or a Prefect pool (`on_prefect.py`). Both backends fill the store, and the
-dispatcher makes the cheap stages in between. Sharding does not enter any fingerprint: a shard's rollouts go to the
-ledger, and the artifact is collected once all shards are there. Shards consist of whole batches, so that batching is
-the same as without shards.
+Workers are processes (`processes.py`) or a Prefect pool (`on_prefect.py`). They fill the store, and the dispatcher
+makes the cheap stages in between. Shards enter no fingerprint: the rollouts of a shard go to the ledger, and the
+artifact is made when all shards are there. Shards consist of whole batches, so that they do not change the batches.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -24,16 +23,16 @@ from tasks.sampling import SHARDED, enter_shard, open_shards
 from tasks.stage import Session, Step
 
 Dag = Callable[[Study], object]
-#: Kinds of artifacts that workers make; calibrations need the encoder, like embeddings.
+#: Kinds of artifacts that workers make. Calibrations are among them, because they need the encoder.
 COSTLY = OCCUPYING | {"calibrations"}
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A piece of work for one worker. ref: the artifact that it belongs to. shard: its position among the shards of a
-    sampling; None for the whole artifact. arm: whose policy is sampled or trained. turn: number of trainings of this
-    arm that come before it in the study. Pieces are begun in the order of their turns, so that an interrupted study has
-    the same seeds of all arms."""
+    """A piece of work for one worker. ref: the artifact that it belongs to. shard: number of the shard of a sampling;
+    None for the whole artifact. arm: the arm whose policy is sampled or trained. turn: number of trainings of this arm
+    before it in the study. Pieces start in the order of their turns, so that an interrupted study has the same seeds of
+    all arms."""
 
     ref: Ref
     title: str
@@ -58,14 +57,14 @@ class Workers(Protocol):
         ...
 
     def ended(self) -> Iterable[tuple[Piece, UserError | None]]:
-        """Return the pieces that ended since the last call, each with its error if any; wait for the first."""
+        """Return the pieces that ended since the last call, each with its error or None. Wait for the first one."""
         ...
 
 
 def dispatch(wanted: Callable[[set[str]], Sequence[Piece]], workers: Workers, tell: Callable[[str], None]) -> None:
-    """Have every piece made; return when none is left. wanted: given the keys of finished pieces, returns those that
-    can be made now, possibly including pieces in progress. Raise Parked if a piece reached its budget, after those in
-    progress have ended; ArmsFailed if one failed, after everything else is made."""
+    """Have every piece made, and return when none is left. Raise Parked if a piece reached the budget limit, after live
+    pieces have ended; raise ArmsFailed if a piece failed, after everything else is made. wanted: gets the keys of
+    finished pieces, and returns those that can be made now (live ones may be among them)."""
     done, under_way, failed = set[str](), set[str](), dict[str, tuple[str, UserError]]()
     limits = list[Parked]()
     while True:
@@ -94,12 +93,12 @@ def dispatch(wanted: Callable[[set[str]], Sequence[Piece]], workers: Workers, te
 def next_pieces(
     current: Session, study: Study, done: set[str], dag: Dag = experiment, *, in_shards: bool = True
 ) -> list[Piece]:
-    """Walk the DAG in an open session and make its cheap stages, such as collecting an artifact whose shards are done.
-    Return the pieces that can be made now. done: keys of finished pieces; those found in the ledger are added."""
+    """Walk the DAG in an open session, and make its cheap stages, also artifacts whose shards are complete. Return the
+    pieces that can be made now. done: keys of finished pieces; those that the ledger already has are added to it."""
     store, costly, found = current.store, dict[Ref, Step](), dict[Ref, list[Piece]]()
 
     def others_make(step: Step) -> bool:
-        if step.ref.kind not in COSTLY or step.recipe.stage == "regrade_rollouts":  # regrading samples nothing
+        if step.ref.kind not in COSTLY or step.recipe.stage == "regrade_rollouts":  # because regrading samples nothing
             return False
         if step.ref not in costly and all(map(store.fresh, step.awaited)):
             same = (one for one in current.steps if one.ref.kind == "training" and _arm_of(one) == _arm_of(step))
@@ -117,7 +116,7 @@ def next_pieces(
     for step in steps:
         if "evaluation" in step.arguments and _sampling_of(step, "start", "evaluation") in samplings:
             continue
-        # two samplings of one policy share rollouts: at once, both would pay for them
+        # two samplings of one policy share rollouts, and would both pay for them at the same time
         policy = step.arguments.get("policy")
         if step.ref in found and (
             policy is None or at_work.setdefault(fingerprint(policy.identity()), step.ref) == step.ref
@@ -127,8 +126,8 @@ def next_pieces(
 
 
 def _sampling_of(step: Step, policy: str, sampling: str) -> tuple[object, ...]:
-    """Return the policy and problems that a step samples. A training evaluates its start in the same engine call as its
-    first step; if another step sampled that policy at the same time, both would pay for the same rollouts."""
+    """Return the policy and problems that a step samples. A training evaluates its start in the engine call of its
+    first step. If another step sampled that policy at the same time, both would pay for the same rollouts."""
     given = step.arguments
     return account_of(given[policy], given[sampling]), given["pool"], given["splits"]
 

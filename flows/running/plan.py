@@ -1,4 +1,4 @@
-"""Plan, then run: stored artifacts are listed at once, without an orchestrator; only missing ones are made."""
+"""Plan first, then run. Stored artifacts are found without an orchestrator, and only missing ones are made."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -19,8 +19,8 @@ from tasks.stage import Step
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """One step of a plan. reused: the artifact is stored, and none of its inputs will be remade. left: the artifact is
-    left for another machine (`hardware.without`), with everything that depends on it."""
+    """One step of a plan. reused: the artifact is stored, and no input of it will be remade. left: the artifact, and
+    all that depends on it, are left to another machine (`hardware.without`)."""
 
     step: Step
     reused: bool
@@ -32,14 +32,14 @@ class Planned:
 
 
 def plan(study: Study, store: Store, dag: Callable[[Study], object] = experiment) -> list[Planned]:
-    """Return the DAG's steps in order, each once, without making any."""
+    """Return the steps of the DAG in order, each once, without making any."""
     with stages_of(study, store, planning=True) as planning:
         dag(study)
     return looked_up({step.ref: step for step in planning.steps}.values(), store, study.profile.hardware)
 
 
 def looked_up(steps: Iterable[Step], store: Store, hardware: Hardware) -> list[Planned]:
-    """Look up each step in the store: whether it is reused, made here, or left for another machine."""
+    """Find out for each step whether it is reused, made here, or left to another machine."""
     without, remade, left = left_out(hardware.without), set[str](), set[str]()
     planned = []
     for step in steps:
@@ -54,14 +54,14 @@ def looked_up(steps: Iterable[Step], store: Store, hardware: Hardware) -> list[P
 
 
 def why_not(planned: Iterable[Planned], store: Store) -> str:
-    """Return the reason why a missing step may not be made, by the stored artifacts; empty if there is none."""
+    """Return why the stored artifacts do not allow a missing step; empty if they allow all."""
     conditions = (p.step.condition for p in planned if p.made_here and p.step.ref.kind == "training")
     condition = next((one for one in conditions if one is not None), None)
     return condition.why_not(store) if condition else ""
 
 
 def is_costly(planned: Sequence[Planned], *besides: str) -> bool:
-    """Return whether a missing step occupies an accelerator here. besides: kinds that do not count."""
+    """Return whether a missing step needs an accelerator here. besides: kinds that do not count."""
     return any(p.made_here and p.step.ref.kind in OCCUPYING - set(besides) for p in planned)
 
 
@@ -76,7 +76,7 @@ class Sampled(NamedTuple):
 
 
 def sampled_here(planned: Iterable[Planned]) -> Iterator[Sampled]:
-    """Yield the samplings that this machine will do for missing steps."""
+    """Yield what this machine will sample for missing steps."""
     for given in (p.step.arguments for p in planned if p.made_here):
         if "learner" in given:
             yield Sampled(given["start"], given["rollouts"], given["pool"], given["splits"], "train")

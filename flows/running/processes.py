@@ -1,9 +1,9 @@
 """Pieces of a study made by several processes that share a root: workers of this command, jobs of a cluster, or hosts
-with one bucket. The processes are equal: each makes the pieces whose leases are free. The lease of a dead process is
+with one bucket. All processes do the same: each makes the pieces whose leases are free. The lease of a dead process is
 free too.
 
-With a small model, one process would leave most cores idle. A worker of this command ends with its parent, however the
-parent ends; its artifacts and rollouts are kept.
+With a small model, one process would leave most cores idle. A worker of this command ends with its parent, for whatever
+reason the parent ends. The worker's artifacts and rollouts stay.
 """
 
 import os
@@ -34,10 +34,10 @@ from tasks.stage import Progress, Session
 
 POLL_SECONDS = 0.5
 WAITING = "waiting: other processes are making all pieces that can be made now"
-#: Seconds in which a stopped process may finish its batch, pack or checkpoint; fewer after Ctrl-C, because the user
-#: waits.
+#: Seconds that a stopped process may take to finish its batch, pack or checkpoint. After Ctrl-C there are fewer,
+#: because the user waits.
 GRACE_SECONDS, GRACE_AFTER_CTRL_C = 30, 8
-#: A piece that failed in some process, and the error.
+#: A piece that failed in some process, and its error.
 Failure = tuple[Piece, UserError]
 
 
@@ -47,10 +47,10 @@ def _notify(message: str) -> None:
 
 @dataclass(slots=True)
 class Claims:
-    """Makes pieces in this process, one at a time, each while this process holds its lease. Pieces of an earlier turn
-    come first; within a turn, pieces of the arm whose engine is loaded. elsewhere: returns the errors of pieces that
-    failed in other processes, by key; these pieces are not tried again. failed: receives each failure of this process.
-    waits: receives the reason for a wait."""
+    """Makes pieces in this process, one after another, each while this process holds its lease. Pieces of an earlier
+    turn come first, and within a turn those of the arm whose engine is loaded. elsewhere: returns the errors of pieces
+    that failed in other processes, by key; they are not tried again. failed: gets each failure of this process. waits:
+    gets the reason for waiting."""
 
     current: Session
     hardware: Hardware
@@ -83,7 +83,7 @@ class Claims:
             time.sleep(max(POLL_SECONDS, leases.poll))
 
     def _made(self, piece: Piece) -> UserError | None:
-        """Make a piece, or find that another process has made it; return its error. A stop is raised."""
+        """Make a piece, unless another process has made it. Return its error. A stop is raised."""
         self._arm = piece.arm
         try:
             step = next(step for step in self.current.steps if step.ref == piece.ref)
@@ -99,8 +99,8 @@ class Claims:
 
 
 def make(study: Study, store: Store, charging: Charging, listeners: Listeners, *, shared: bool = False) -> None:
-    """Make all stages of a study. The costly ones are made `hardware.arms_at_once` at a time by processes of this
-    command; with `shared` by this process, together with other commands on the root. Errors as for `dispatch`."""
+    """Make all stages of a study. Processes of this command make `hardware.arms_at_once` costly stages at a time. With
+    `shared`, this process makes them, together with other commands on the root. Raise errors as `dispatch` does."""
     p = study.profile
     places = gpus_apart(p.hardware)[: len(p.arms) * max(1, len(p.seeds))]
     if len(places) > 1 and not shared:
@@ -113,26 +113,26 @@ def make(study: Study, store: Store, charging: Charging, listeners: Listeners, *
 
 
 def share(study: Study, claims: Claims, tell: Callable[[str], None], *, in_shards: bool) -> None:
-    """Make all stages that no other process makes. Errors as for `dispatch`."""
+    """Make all stages that no other process makes. Raise errors as `dispatch` does."""
     with leases_of(claims.current.store.root).present():
         dispatch(partial(next_pieces, claims.current, study, in_shards=in_shards), claims, tell)
 
 
-# Workers of this command.
+# ---- workers of this command
 
 
 def _make_in_processes(given: object, places: Sequence[tuple[str, ...]], listener: Listener) -> None:
-    """Start a worker process at each place, and wait until all pieces are made. With more workers than arms, several
-    sample for one arm. given: arguments of the workers. listener: receives the events of all workers. Errors as for
-    `dispatch`. If a worker was killed, another one makes its piece."""
+    """Start a worker process at each place, and wait until all pieces are made. If there are more workers than arms,
+    several sample for one arm. If a worker was killed, another one makes its piece. Raise errors as `dispatch` does.
+    given: arguments of the workers. listener: gets the events of all workers."""
     with _workers(given, places) as workers:
         errors = _watched(workers, listener)
-    if errors:  # the last worker to end knows of all failures
+    if errors:  # the worker that ends last knows all failures
         raise [*(error for error in errors if isinstance(error, Parked)), *reversed(errors)][0]
 
 
 def gpus_apart(hardware: Hardware) -> list[tuple[str, ...]]:
-    """The GPUs visible to each parallel process, at least one entry; on a CPU the entries are empty."""
+    """Return the GPUs visible to each parallel process, at least one entry. On a CPU the entries are empty."""
     if hardware.device != "cuda":
         return [()] * hardware.arms_at_once
     gpus, each = visible_gpus(), hardware.gpus
@@ -142,20 +142,20 @@ def gpus_apart(hardware: Hardware) -> list[tuple[str, ...]]:
 
 @contextmanager
 def _workers(given: object, places: Sequence[tuple[str, ...]]) -> Iterator[dict[Connection, BaseProcess]]:
-    """Yield the processes that work on a study, by the line to each. If the block ends by an error, the workers are
+    """Yield the worker processes of a study, by the connection to each. If the block raises an error, the workers are
     stopped. given: arguments of the workers. places: the GPUs visible to each."""
     release_memory()
     context, workers = get_context("spawn"), dict[Connection, BaseProcess]()
     try:
         for gpus in places:
             ours, theirs = context.Pipe()
-            # listed before it starts, so that a stop in between ends it too
+            # it is listed before it starts, so that a stop in between ends it too
             process = workers[ours] = context.Process(target=_work, args=(theirs,))
-            with children_see(gpus), deaf_children():  # Ctrl-C reaches this process, which then sends them SIGTERM
+            with children_see(gpus), deaf_children():  # only this process gets Ctrl-C, and then sends SIGTERM to them
                 process.start()
             theirs.close()
         for line in workers:
-            with suppress(BrokenPipeError):  # the worker has just died; its end is received next
+            with suppress(BrokenPipeError):  # the worker has just died, which will be noticed next
                 line.send(given)
         yield dict(workers)
     except BaseException as error:
@@ -196,8 +196,8 @@ def _watched(workers: Mapping[Connection, BaseProcess], listener: Listener) -> l
 
 
 def _work(line: Connection) -> None:
-    """In a worker process, which it ends: make pieces until all are made; send every Progress, every Failure, and at
-    the end the error, if any."""
+    """Make pieces in a worker process until all are made, and end the process. Send every Progress, every Failure, and
+    at the end the error, if any."""
     threading.Thread(target=_end_with_the_starter, daemon=True).start()
     one_at_a_time = threading.Lock()
 
@@ -213,7 +213,7 @@ def _work(line: Connection) -> None:
         with one_at_a_time:
             try:
                 line.send(message)
-            except OSError:  # the starter has ended
+            except OSError:  # the parent process has ended
                 os._exit(1)
 
     try:
@@ -229,7 +229,7 @@ def _work(line: Connection) -> None:
         tell(as_user_error(error))
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(0)  # engines are closed and all is on disk; the end of an interpreter that loaded vLLM takes seconds more
+    os._exit(0)  # engines are closed and everything is on disk; ending an interpreter with vLLM would take seconds
 
 
 def _end_with_the_starter() -> None:

@@ -1,4 +1,4 @@
-"""Sessions and meters: the only place where a process's engines are opened and closed and their work is charged."""
+"""Sessions and meters: the only place where a process opens and closes engines, and where their work is charged."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -22,11 +22,11 @@ Listener = Callable[[Progress], None]
 
 
 def silent(_: Progress) -> None:
-    """A listener that ignores every event."""
+    """Ignore every event."""
 
 
 def one_after_another(*listeners: Listener) -> Listener:
-    """Return a listener that passes each event to these, in order."""
+    """Return a listener that passes each event to these listeners, in order."""
 
     def on_progress(event: Progress) -> None:
         for listener in listeners:
@@ -38,7 +38,7 @@ def one_after_another(*listeners: Listener) -> Listener:
 def engines(
     hardware: Hardware, places: Mapping[str, Path], grader: ActiveGrader, ranks: Mapping[str, int] | None = None
 ) -> closing[Toolbox]:
-    """Engines that are created on first use and closed at the end of the block."""
+    """Return the engines of a process, which are created on first use and closed at the end of the block."""
     return closing(Toolbox(hardware, dict(places), grader, ranks or {}))
 
 
@@ -53,8 +53,8 @@ def stages_on(
     ranks: Mapping[str, int] | None = None,
     **orchestration: Any,
 ) -> Iterator[Session]:
-    """Run the block's stage calls on this store. Engines are created on first use and closed at the end. grader: None
-    for the store's active one. orchestration: other fields of Session."""
+    """Run the block's stage calls on this store. Engines are created on first use, and closed at the end. grader: None
+    takes the store's active one. orchestration: further fields of Session."""
     with (
         engines(hardware or Hardware(), places or {}, grader or active_grader(store.root), ranks) as tools,
         session(Session(store, tools, listener=listener, **orchestration)) as current,
@@ -63,7 +63,7 @@ def stages_on(
 
 
 def left_out(kinds: Sequence[str]) -> frozenset[str]:
-    """Return the kinds that are left out; with embeddings also calibrations, since both need the encoder.
+    """Return the kinds that are left out. With embeddings these include calibrations, because both need the encoder.
 
     >>> sorted(left_out(["embeddings"])), sorted(left_out(["report"]))
     (['calibrations', 'embeddings'], ['report'])
@@ -82,7 +82,7 @@ def stages_of(study: Study, store: Store, listener: Listener = silent, **orchest
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Charging:
-    """The run that is charged, its budget over all attempts, and the prices. month: limit of the root's month."""
+    """The run that is charged, its budget over all attempts, and prices. month: the root's monthly limit."""
 
     run: str
     budget: Budget = field(default_factory=Budget)
@@ -91,7 +91,7 @@ class Charging:
 
     @classmethod
     def of(cls, study: Study, store: Store, run: str, budget: Budget) -> Self:
-        """Return the charging of a run. Raise UserError for unreadable prices, or if a limit on money needs others."""
+        """Return the charging of a run. Raise UserError if prices cannot be read, or if a dollar limit needs others."""
         team, hardware = team_prices(store.root), study.profile.hardware
         prices = team.of(study.profile.name, hardware, study.on_server)
         team.check_limits(prices, hardware, budget, store.root, study.on_server)

@@ -1,7 +1,7 @@
-"""The progress of a run, sent to experiment trackers: values of each step and evaluation, bands, summary, spending and
-a few completions.
+"""The progress of a run for experiment trackers: values of each step and evaluation, bands, summary, spending and a few
+completions.
 
-The module listens to the events of a run. Each tracker has a process, which reads the artifacts that the events name
+This module listens to the events of a run. Each tracker has a process, which reads the artifacts that the events name,
 and logs them. If a tracker fails or hangs, the run prints one sentence and continues.
 """
 
@@ -31,13 +31,13 @@ from tasks.measures.curves import heldout_rows
 from tasks.measures.groups import COLUMNS, count_groups
 from tasks.stage import Progress
 
-#: Most events that wait for a tracker; further events are dropped.
+#: Most events that wait for a tracker. Further events are dropped.
 QUEUED = 10_000
-#: Seconds between two checks of a tracker's process whether the run has ended.
+#: Seconds after which a tracker's process checks again whether the run has ended.
 POLL_SECONDS = 5.0
-#: Seconds that a run waits for a tracker at its end; fewer after SIGTERM, because the machine may be taken away.
+#: Seconds that a run waits for a tracker at its end. After SIGTERM there are fewer, because the machine may go away.
 GRACE_SECONDS, GRACE_WHEN_STOPPED = 60.0, 5.0
-#: Rows of a table of completions, and the characters of each text in it.
+#: Rows of a table of completions, and characters of each text in it.
 EXAMPLES, LONGEST = 4, 2_000
 EVALUATED = re.compile(r"evaluate(?: by (?P<objective>\S+))? .*\((?P<plans>.+), \d+ each\)")
 BENCHMARK = re.compile(r"(?P<benchmark>\S+): ")
@@ -45,7 +45,7 @@ STUDY = "study"
 
 
 def token(run: str) -> str:
-    """Return a new group of tracker runs for a run of the store."""
+    """Return the name of a new group of tracker runs for a run of the store."""
     return f"{run}-{uuid.uuid4().hex[:6]}"
 
 
@@ -53,22 +53,22 @@ def tracker_run(study: Study, store: Store, run: Run) -> TrackerRun:
     """Return the project, group, folder and configuration that all tracker runs of one run share."""
     limits = {f"budget.{name}": value for name, value in run.budget.items()}
     config = {"model": study.model_names, **dict(flat(tables_of(study.profile))), **limits}
-    project = run.profile.replace("/", "-")  # a question's name has a slash, which W&B refuses
+    project = run.profile.replace("/", "-")  # W&B does not allow the slash in a question's name
     return TrackerRun(project, run.tracked_as, store.root / "tracking", config)
 
 
 @contextmanager
 def _follower(name: str, of: TrackerRun, store: Store, spent: Callable[[], Amounts]) -> Iterator[Listener]:
-    """Yield a listener that sends events to one tracker, as long as its process lives and keeps up."""
+    """Yield a listener that sends events to one tracker while its process lives and is fast enough."""
     context = get_context("spawn")
     events: Any = context.Queue(QUEUED)
     process = context.Process(target=_follow, args=(events, name, of, store, spent), daemon=True)
-    with deaf_children(signal.SIGTERM):  # Slurm and systemd send it to every process of a run
+    with deaf_children(signal.SIGTERM):  # Slurm and systemd send SIGTERM to every process of a run
         process.start()
 
     def on_progress(event: Progress) -> None:
         if event.event in ("advanced", "made", "reused") and process.is_alive():
-            with suppress(queue.Full):  # the steps of a training are sent again when it is made
+            with suppress(queue.Full):  # the steps of a training are sent again when the training is complete
                 events.put_nowait(event)
 
     try:
@@ -81,7 +81,7 @@ def _follower(name: str, of: TrackerRun, store: Store, spent: Callable[[], Amoun
         if process.is_alive():
             process.kill()
             why = f"did not finish within {grace:.0f} s"
-        elif (code := process.exitcode or 0) < 0:  # killed by a signal, so it printed no reason
+        elif (code := process.exitcode or 0) < 0:  # a signal killed it, so it printed no reason
             why = f"was ended by signal {-code}"
         events.cancel_join_thread()
         if why:
@@ -91,7 +91,7 @@ def _follower(name: str, of: TrackerRun, store: Store, spent: Callable[[], Amoun
 
 
 def _follow(events: Any, name: str, of: TrackerRun, store: Store, spent: Callable[[], Amounts]) -> None:
-    """In a tracker's process: log the events until the run ends."""
+    """Log the events until the run ends. This runs in a tracker's process."""
     receive((line for event in _received(events) for line in _lines(store, event, spent)), name, of)
 
 
@@ -115,12 +115,12 @@ def _lines(store: Store, event: Progress, spent: Callable[[], Amounts]) -> Itera
         costs = {f"spent/{name}": value for name, value in spent().model_dump().items()}
         yield Line(event.title.removeprefix("train "), event.done, values | costs, shortened(event.examples))
     elif event.event in ("made", "reused"):
-        # send all steps of a training again: before a crash the last step may have been stored but not sent
+        # send all steps of a training again, because before a crash the last one may have been stored but not sent
         yield from lines_of(store, event.ref, event.title)
 
 
 def lines_of(store: Store, ref: Ref, title: str) -> Iterator[Line]:
-    """Yield the lines that trackers get for a stored artifact; none for most kinds."""
+    """Yield the lines that trackers get for a stored artifact. Most kinds have none."""
     if ref.kind == "training":
         for row in store.read(ref).to_pylist():
             values = {f"train/{name}": value for name, value in numbers(row).items()}
@@ -173,14 +173,14 @@ def numbers(row: Mapping[str, Any]) -> dict[str, float]:
 def tracked(
     names: Sequence[str], of: TrackerRun, store: Store, spent: Callable[[], Amounts], listener: Listener = silent
 ) -> Iterator[Listener]:
-    """Yield a listener that passes events to this one and to trackers. Raise UserError if a package is missing."""
+    """Yield a listener that passes events to `listener` and to trackers. Raise UserError if a package is missing."""
     check_installed(names)
     with ExitStack() as stack:
         yield one_after_another(listener, *(stack.enter_context(_follower(name, of, store, spent)) for name in names))
 
 
 def send_finished(names: Sequence[str], of: TrackerRun, store: Store, planned: Sequence[Planned]) -> int:
-    """Send the stored artifacts of a plan to trackers; return their number."""
+    """Send the stored artifacts of a plan to trackers, and return their number."""
     there = [p.step for p in planned if p.reused]
     with tracked(names, of, store, Amounts) as listener:
         for step in there:

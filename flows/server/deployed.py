@@ -1,5 +1,5 @@
-"""The flows that a Prefect server offers: studies and their pieces, and maintenance: nightly re-evaluation, regrading,
-garbage collection."""
+"""The flows that a Prefect server offers: studies, their pieces, and maintenance (nightly re-evaluation, regrading,
+garbage collection)."""
 
 import os
 import time
@@ -59,13 +59,13 @@ from tasks.domain.statistics.nights import CANARY_TOKENS
 from tasks.metering import metered
 
 PIECES = "make/zz_make"
-#: Seconds after which a run asks its storage again, if it did not answer.
+#: Seconds after which a run tries its storage again, if the storage did not answer.
 AWAY_SECONDS = 60.0
-#: States of a night: an accuracy or a verdict changed; a comparison was not possible.
+#: States of a night: an accuracy or a verdict changed; something could not be compared.
 DRIFTED, UNCHECKED = "Drifted", "Unchecked"
-#: A second run of `gc` within this time is a restart of a lost one and does not empty the bin.
+#: A second run of `gc` within this time is the restart of a lost one, and does not empty the bin.
 RESTARTED_WITHIN = timedelta(hours=1)
-#: Largest number of collected artifacts that a page lists.
+#: Most collected artifacts that a page lists.
 MOST_LISTED = 1000
 
 
@@ -78,7 +78,7 @@ class TopUp(RunInput):
     )
 
     def over(self, study: StudyForm, budget: Budget) -> tuple[StudyForm, Budget]:
-        """Return the study and the budget after the answers in this form."""
+        """Return study and budget after the answers in this form."""
         anyway = [SettingForm(field="gate.anyway", value="true")] if self.anyway else []
         return study.model_copy(update={"settings": [*study.settings, *anyway]}), budget.raised(self.more)
 
@@ -96,7 +96,7 @@ def experiment(study: StudyForm = StudyForm(), budget: Budget = Budget(), gpu_po
         budget: Spending limit; empty: the limit of the study's file, if any.
         gpu_pool: Run sampling, training and embedding on the pool of GPU workers.
     """
-    while True:  # a network outage does not end a run: it continues as soon as object storage is reachable again
+    while True:  # a network failure does not end a run: it goes on as soon as object storage answers again
         try:
             return _made(study, budget, gpu_pool=gpu_pool)
         except Unreachable as away:
@@ -104,7 +104,7 @@ def experiment(study: StudyForm = StudyForm(), budget: Budget = Budget(), gpu_po
 
 
 def _wait_for_storage(why: str) -> None:
-    """Show the run as paused and wait. The process stays alive, so the run does not count as lost."""
+    """Show the run as paused, and wait. The process stays alive, so that the run does not count as lost."""
     _say_parked(why)
     with get_client(sync_client=True) as client:
         client.set_flow_run_state(this_run().id, Running(name=PARKED, message=why), force=True)
@@ -116,7 +116,7 @@ def _made(study: StudyForm, budget: Budget, *, gpu_pool: bool) -> str:
     chosen, store = opened(study)
     study, budget, resumed = _granted(study, budget.over(chosen.profile.budget))
     flow_run = str(this_run().id)
-    show_card(flow_run, PROGRESS, "The plan is made.", "begun")  # before the plan: Prefect lists the newest card first
+    show_card(flow_run, PROGRESS, "The plan is made.", "begun")  # shown first, because Prefect lists the newest first
     plan_page = Forecast.of(chosen, store, budget).markdown()
     show_card(flow_run, PLAN, plan_page, "what remained to be made when the run started")
     while True:
@@ -134,7 +134,7 @@ def _made(study: StudyForm, budget: Budget, *, gpu_pool: bool) -> str:
 
 
 def _show_report(store: Store, report: Ref) -> str:
-    """Put the report on the run's page and the location of its files into the log."""
+    """Put the report on the run's page, and the location of its files into the log."""
     files = store.files(report).resolve()
     address = os.environ.get("VARBAND_URL", "http://127.0.0.1:8501").rstrip("/")
     page = f"[The report in `varband serve`]({address}/?run={report})\n\n{with_chart(files)}"
@@ -144,8 +144,8 @@ def _show_report(store: Store, report: Ref) -> str:
 
 
 def with_chart(files: Path) -> str:
-    """Return the text of a report with the chart of its answer, as an image within the text: Prefect keeps no files.
-    Its new interface (`/v2`) shows the image's name instead."""
+    """Return the text of a report. The chart of its answer is an image inside the text, because Prefect stores no
+    files. Prefect's new interface (`/v2`) shows only the image's name."""
     text, chart = (files / "report.md").read_text(encoding="utf-8"), files / "answer.png"
     if not chart.is_file():
         return text
@@ -180,7 +180,7 @@ def _run(
 
 
 def _granted(study: StudyForm, budget: Budget) -> tuple[StudyForm, Budget, int]:
-    """Return the study and its budget, enlarged by every **Resume** of the run, and the number of these."""
+    """Return the study and its budget after every **Resume** of the run, and how often it was resumed."""
     resumed = 0
     while (answer := read_flow_run_input(f"suspended-wall-{resumed}-response")) is not None:
         study, budget = TopUp.model_validate(answer).over(study, budget)
@@ -189,13 +189,13 @@ def _granted(study: StudyForm, budget: Budget) -> tuple[StudyForm, Budget, int]:
 
 
 def _say_parked(why: str) -> None:
-    """Write the reason to the run's log and its progress card; the card changes as soon as the run continues."""
+    """Write the reason to the run's log and to its progress card. The card changes when the run continues."""
     get_run_logger().warning("%s", why)
     show_card(str(this_run().id), PROGRESS, f"**Parked.** {why}", why)
 
 
 def _topped_up(why: str, resumed: int) -> TopUp:
-    """Report why the run is parked and end the process. When a user resumes the run, another process continues it.
+    """Report why the run is paused, and end the process. When a user resumes the run, another process continues it.
     resumed: how often the run was resumed before."""
     _say_parked(why)
     emit_event(PARKED_EVENT, {"prefect.resource.id": f"prefect.flow-run.{this_run().id}"}, payload={"why": why})
@@ -260,7 +260,7 @@ def reeval(
         sample_anyway: Sample all held-out problems tonight, even if nothing changed.
     """
     store = opened_store()
-    run = f"reeval-{str(this_run().id)[:8]}"  # a night has a budget of its own
+    run = f"reeval-{str(this_run().id)[:8]}"  # because each night has its own budget
 
     def charged(study: Study) -> AbstractContextManager[Listener]:
         charging = Charging.of(study, store, run, budget)
@@ -281,7 +281,7 @@ def reeval(
 
 
 def _resolved(form: StudyForm, store: Store) -> Study | Unchecked:
-    """Return the study, or the reason why this worker cannot resolve it; the other studies are still evaluated."""
+    """Return the study, or why this worker cannot resolve it. The other studies are still evaluated."""
     try:
         return form.request().study(store)
     except UserError as error:

@@ -1,7 +1,7 @@
 """The deployments of this project as data, and the setup of a Prefect server with deployments, pools and automations.
 
-Fields defined by code (entrypoint, form, description, version) are updated whenever they differ. Fields that people
-edit in the UI (paused, parameters, schedules, queue, limits, job variables, tags) are only set once.
+Fields that the code defines (entrypoint, form, description, version) are updated whenever they differ. Fields that
+people edit in the UI (paused, parameters, schedules, queue, limits, job variables, tags) are set only once.
 """
 
 import os
@@ -22,22 +22,22 @@ from storage.errors import UserError
 from tasks.domain.budget import Budget
 from tasks.engines.hardware import quiet_libraries
 
-#: Module of the flows; imported late, because it imports Prefect.
+#: Module of the flows. It is imported late, because it imports Prefect.
 FLOWS = "flows.server.deployed"
-#: An automation marks a run as lost after 90 s without a heartbeat; Prefect's default interval is 180 s.
+#: Prefect's interval between heartbeats is 180 s, but an automation marks a run as lost 90 s after the last one.
 BEATING = {"env": {"PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30"}}
 Json = dict[str, Any]
-#: Base job templates of pools whose workers start containers, by type of the worker.
+#: Base job templates of pools whose workers start containers, by the worker's type.
 TEMPLATES = Path(__file__).resolve().parents[2] / "deploy" / "pools"
-#: pool → queues with their priority; a lower number is served first.
+#: Pool → queues with their priority. The queue with the lowest number comes first.
 POOLS = {"cpu": {"default": 1}, "gpu": {"experiments": 1, "nightly": 10}}
 
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
-    """A deployment of the Prefect server. flow: its name in `flows.server.deployed`, also the deployment's name by
-    default. cron: in UTC; a scheduled run waits for the previous one. parameters: initial values of its form; for a
-    deployment of one study, that study."""
+    """A deployment of the Prefect server. flow: its name in `flows.server.deployed`, by default also the deployment's
+    name. cron: in UTC; a scheduled run waits until the one before has ended. parameters: initial values of the form;
+    for a deployment of one study, that study."""
 
     flow: str
     description: str
@@ -53,7 +53,7 @@ class Deployment:
         return self.named or self.flow
 
     def of_code(self) -> Json:
-        """Workers import the flow from their own environment, whichever machine deployed it."""
+        """Return the fields that the code defines. Workers import the flow from their own environment."""
         from prefect.utilities.callables import parameter_schema
 
         form = parameter_schema(getattr(import_module(FLOWS), self.flow)).model_dump(mode="json")
@@ -63,12 +63,12 @@ class Deployment:
             "path": None,
             "description": self.description,
             "version": code_here(),
-            # a misspelt parameter is refused with the form's other mistakes, not when the run starts
+            # a misspelt parameter is an error of the form, and not of the run that would start
             "parameter_openapi_schema": {**form, "additionalProperties": False},
         }
 
     def of_people(self) -> Json:
-        """Return the fields that people may change. A second run waits instead of being dropped."""
+        """Return the fields that people may change. A second run waits, and is not dropped."""
         return {
             "paused": False,
             "parameters": self.parameters,
@@ -84,7 +84,7 @@ class Deployment:
 
 
 def _nightly(description: str, cron: str, name: str = "", parameters: Json | None = None) -> Deployment:
-    """Return a deployment of nightly runs, in a queue whose runs wait until no experiment needs the GPUs."""
+    """Return a deployment of nightly runs. Runs in its queue wait until no experiment needs the GPUs."""
     named, tags = (f"{name}-nightly", ("nightly", name)) if name else ("", ("nightly",))
     text = f"{description} Samples all problems if the machine changed, else a few."
     return Deployment("reeval", text, named, parameters or {}, "gpu", "nightly", tags, cron)
@@ -94,7 +94,7 @@ PIECE = "Internal: one artifact of a study, or a shard of its rollouts, on a GPU
 DEPLOYMENTS = (
     Deployment("experiment", "Run a study, from its pool of problems to the report. Stored artifacts are reused."),
     Deployment("plan", "Show what a study would make, reuse, cost and detect, as an artifact. Makes nothing."),
-    # the last in Prefect's list
+    # its name puts it at the end of Prefect's list
     Deployment("make", PIECE, "zz_make", pool="gpu", queue="experiments", tags=("gpu", "internal")),
     _nightly("Re-evaluate stored adapters on the held-out problems, every night.", "0 2 * * *"),
     Deployment("regrade", "Grade stored rollouts with the installed grader. Samples nothing, overwrites nothing."),
@@ -103,8 +103,8 @@ DEPLOYMENTS = (
 
 
 def of_study(title: str, study: Json) -> tuple[Deployment, ...]:
-    """Deployments of one study: its experiment, and the nightly re-evaluation of its adapters. study: its completed
-    form. Raise UserError for a study named like a built-in deployment."""
+    """Return the deployments of one study: its experiment, and the nightly re-evaluation of its adapters. Raise
+    UserError for a study with the name of a built-in deployment. study: its completed form."""
     name = title.replace("/", "-")
     if name in {one.name for one in DEPLOYMENTS}:
         raise UserError(f"deploy: '{name}' is a built-in deployment; give the file another name")
@@ -122,7 +122,7 @@ def _schedule(cron: str) -> Json:
 
 @dataclass(frozen=True, slots=True)
 class PoolTypes:
-    """The worker type of each pool, by default `process`, and the image for other types, with its digest."""
+    """The worker type of each pool, by default `process`. Other types have an image with its digest."""
 
     types: Mapping[str, str] = field(default_factory=dict)
     image: str = ""
@@ -144,7 +144,7 @@ class PoolTypes:
 
 
 def deploy(client: Any, wanted: Deployment, pools: PoolTypes = PoolTypes()) -> str:
-    """Make the server's deployment and its code current; return a message."""
+    """Update a deployment of the server and its code; return a message."""
     query = {"deployments": {"name": {"any_": [wanted.name]}}, "flows": {"name": {"any_": [wanted.flow]}}}
     found, code = client.request("POST", "/deployments/filter", json=query).json(), wanted.of_code()
     known = found[0] if found else None
@@ -157,19 +157,19 @@ def deploy(client: Any, wanted: Deployment, pools: PoolTypes = PoolTypes()) -> s
     if image := pools.job_variables(known["work_pool_name"]):
         env = known["job_variables"].get("env", {}) | image["env"]
         code["job_variables"] = known["job_variables"] | image | {"env": env}
-    if wanted.parameters:  # the deployment's study, as its file is now
+    if wanted.parameters:  # the deployment's study, as it is in its file now
         code["parameters"] = merged_parameters(known["parameters"], wanted.parameters)
     strange = _strange(code.get("parameters", known["parameters"]), code["parameter_openapi_schema"])
-    if strange:  # the server would refuse a form that the parameters do not fit, and the rest of the update with it
+    if strange:  # parameters that do not fit the form would make the server reject the whole update
         del code["parameter_openapi_schema"]
-    # an update deletes scheduled runs, perhaps tonight's, so a deployment that is up to date is not updated
+    # an update deletes scheduled runs, perhaps tonight's, so it is skipped if nothing differs
     if changed := {name: value for name, value in code.items() if known[name] != value}:
         client.request("PATCH", f"/deployments/{known['id']}", json=changed)
     return f"deployment {wanted.name}: {'renewed' if changed else 'there'}{strange}"
 
 
 def _strange(parameters: Json, form: Json) -> str:
-    """Return the parameters, entered into an earlier version's form, that the current form does not accept."""
+    """Return parameters that were entered into an earlier version of the form and that the current form rejects."""
     from prefect.utilities.schema_tools import validate
     from prefect.utilities.schema_tools.validation import ValidationError
 
@@ -181,7 +181,7 @@ def _strange(parameters: Json, form: Json) -> str:
 
 
 def merged_parameters(theirs: Any, ours: Any) -> Any:
-    """Return the parameters that people set, with our values merged in: fields by name, in a list the first entry.
+    """Return the parameters that people set, with ours merged in: fields by name, and the first entry of a list.
 
     >>> merged_parameters({"budget": {"usd": 5}, "study": {"file": "old", "seeds": [1]}}, {"study": {"file": "new"}})
     {'budget': {'usd': 5}, 'study': {'file': 'new', 'seeds': [1]}}
@@ -197,7 +197,7 @@ def merged_parameters(theirs: Any, ours: Any) -> Any:
 
 @contextmanager
 def _server() -> Iterator[Any]:
-    """The server at PREFECT_API_URL. Raise UserError if the server does not answer, or refuses the request."""
+    """Yield the server at PREFECT_API_URL. Raise UserError if it does not answer or rejects the request."""
     if not os.environ.get("PREFECT_API_URL"):
         raise UserError(
             "deploy: no server; start one with `varband server start` and set PREFECT_API_URL=http://127.0.0.1:4200/api"
@@ -222,8 +222,8 @@ def _server() -> Iterator[Any]:
 
 
 def register(own: Sequence[Deployment] = (), pools: PoolTypes = PoolTypes()) -> Iterator[str]:
-    """Set up the server and yield messages. Settings that a user changed in the UI stay. own: deployments of one study.
-    Raise UserError for a pool that exists with another type."""
+    """Set up the server, and yield messages. Settings that a user changed in the UI stay. Raise UserError for a pool
+    that exists with another type. own: deployments of one study."""
     with _server() as client:
         for pool, queues in POOLS.items():
             yield from _pool(client, pool, pools.of(pool), queues)
@@ -256,7 +256,7 @@ def _pool(client: Any, name: str, of_type: str, queues: dict[str, int]) -> Itera
 
 
 def resume_suspended(flow_run: str, limits: dict[str, float], budget: str | None, *, anyway: bool = False) -> bool:
-    """Resume a run with the amounts that the new budget adds to its limits; return False if it is not suspended."""
+    """Resume a run with the amounts that the new budget adds to its limits. Return False if the run is not paused."""
     from httpx import HTTPError
     from prefect.client.orchestration import get_client
     from prefect.exceptions import ObjectNotFound
@@ -278,22 +278,22 @@ def resume_suspended(flow_run: str, limits: dict[str, float], budget: str | None
     return True
 
 
-# Automations of the Prefect server: detect lost machines, restart their runs, and notify people.
+# ---- automations of the Prefect server: notice lost machines, restart their runs, and notify people
 
-#: A flow run sends a heartbeat every 30 s (`PREFECT_FLOWS_HEARTBEAT_FREQUENCY`); after three missed ones its machine
+#: A flow run sends a heartbeat every 30 s (`PREFECT_FLOWS_HEARTBEAT_FREQUENCY`). After three missing ones, its machine
 #: counts as lost.
 LOST_SECONDS = 90
-#: Names of states that send a notification. `Crashed` is not one of them: such a run is started again automatically.
+#: States that send a notification. `Crashed` is not among them, because such a run is started again automatically.
 NOTIFY = ("Failed", "Drifted", "Unchecked", "Parked")
 FINAL = ("Completed", "Cancelled", "Crashed", "Suspended", "Paused", *NOTIFY)
-#: A suspended run gives the reason in an event, because its state cannot.
+#: A paused run gives its reason in an event, because its state cannot.
 PARKED_EVENT = "varband.parked"
 LOST_TOO_OFTEN = f"Its machine was lost {TRIES + 1} times. Start the run again in the UI."
 Resource = dict[str, str | list[str]]
 ANY_RUN: Resource = {"prefect.resource.id": "prefect.flow-run.*"}
-#: Deployments that send notifications: all but the one of pieces of work, whose parent run notifies once.
+#: Deployments that send notifications: all but that of pieces, for which the parent run notifies once.
 WHOLE: Resource = {"prefect.resource.role": "deployment", "prefect.resource.name": "!zz_make"}
-#: A notification block of this name, of any kind, receives the notifications.
+#: Name of the block, of any kind, that receives the notifications.
 BLOCK = "varband"
 
 
@@ -303,8 +303,8 @@ def states(names: tuple[str, ...]) -> set[str]:
 
 
 def _trigger(match: Resource, related: Resource, expect: set[str], after: str = "", within: int = 0) -> Json:
-    """Return a trigger per flow run: when one of these events arrives, or with `after`, when none follows it for that
-    many seconds."""
+    """Return a trigger per flow run. It fires when one of these events arrives, or with `after`, when none of them
+    follows that event within `within` seconds."""
     return {
         "type": "event",
         "match": match,
@@ -327,11 +327,11 @@ def _into(state: str, name: str, message: str) -> Json:
 
 
 def _automations(client: Any) -> Iterator[str]:
-    """Set up all automations and yield messages."""
+    """Set up all automations, and yield messages."""
     ended, beat, pending = states(FINAL), "prefect.flow-run.heartbeat", "prefect.flow-run.Pending"
     # a run that was started this often, or that cannot start, is not started again
     started: Resource = {**ANY_RUN, "prefect.run-count": [str(n) for n in range(1, TRIES + 1)]}
-    # only a run of a deployment can be started again
+    # only the run of a deployment can be started again
     deployed: Resource = {"prefect.resource.role": "deployment"}
     recovering = (
         _automation(
@@ -358,7 +358,7 @@ def _automations(client: Any) -> Iterator[str]:
 
 
 def _notifications(client: Any) -> Iterator[Json]:
-    """Yield the automations that notify people; none without a notification block."""
+    """Yield the automations that notify people; none if there is no notification block."""
     wanted_block = {"block_documents": {"name": {"any_": [BLOCK]}}}
     found = client.request("POST", "/block_documents/filter", json=wanted_block).json()
     blocks = [block for block in found if "notify" in block["block_schema"]["capabilities"]]
@@ -377,8 +377,8 @@ def _notifications(client: Any) -> Iterator[Json]:
 
 
 def _automate(client: Any, automation: Json) -> str:
-    """Make or update an automation. An automation that is up to date is not rewritten, because it would forget the runs
-    that it watches."""
+    """Create or update an automation. One that is up to date is not written, because it would forget the runs that it
+    watches."""
     from prefect.events.schemas.automations import AutomationCore
 
     wanted_block = {"automations": {"name": {"any_": [automation["name"]]}}}
@@ -395,7 +395,7 @@ def _automate(client: Any, automation: Json) -> str:
 
 
 def _content(value: Any) -> Any:
-    """Return an automation's field without ids and order, which the server changes."""
+    """Return a field of an automation without ids and order, which the server changes."""
     if isinstance(value, dict):
         return {k: _content(v) for k, v in value.items() if k != "id"}
     return sorted(map(_content, value), key=str) if isinstance(value, list) else value

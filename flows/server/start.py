@@ -1,4 +1,4 @@
-"""Prefect's server for a team: a run counts as lost when its heartbeats stop, not when the server was down."""
+"""Prefect's server for a team. A run counts as lost when its heartbeats stop, but not when the server was down."""
 
 import asyncio
 import os
@@ -13,31 +13,31 @@ from storage.errors import UserError
 from tasks.engines.hardware import quiet_libraries
 
 REPO = Path(__file__).resolve().parents[2]
-#: Time in which each live run sends a heartbeat after the server was away (every 30 s).
+#: Time that each live run has to send a heartbeat after the server was down (they come every 30 s).
 GRACE = timedelta(seconds=60)
-#: The server's password, and that of its clients.
+#: The password of the server, and that of its clients.
 AUTH = ("PREFECT_SERVER_API_AUTH_STRING", "PREFECT_API_AUTH_STRING")
-#: With Redis at this address Prefect's server keeps messages, their order and leases there.
+#: Address of Redis. With it, Prefect's server keeps messages, their order and leases there.
 REDIS_URL = "PREFECT_REDIS_MESSAGING_URL"
 REDIS = {
     "PREFECT_MESSAGING_BROKER": "prefect_redis.messaging",
     "PREFECT_MESSAGING_CACHE": "prefect_redis.messaging",
     "PREFECT_SERVER_EVENTS_CAUSAL_ORDERING": "prefect_redis.ordering",
     "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": "prefect_redis.lease_storage",
-    # by default the server holds events in memory for up to 10 s; if it is killed in this time, a run's first heartbeat
-    # is lost, and a run without a heartbeat never counts as lost
+    # by default the server keeps events in memory for up to 10 s; if it is killed then, it may lose a run's first
+    # heartbeat, and a run without a heartbeat never counts as lost
     "PREFECT_REDIS_MESSAGING_PUBLISHER_BATCH_SIZE": "1",
 }
 
 
 def start(host: str, port: int, *, unprotected: bool = False) -> NoReturn:
-    """Replace this process by the server, so that stopping it stops the server. unprotected: serve without a password
-    if none is set. Raise UserError if there is no password and none can be stored."""
+    """Replace this process by the server, so that stopping the process stops the server. Raise UserError if there is no
+    password and none can be stored. unprotected: serve without a password if none is set."""
     check_prefect("server")
     from sqlalchemy.exc import SQLAlchemyError
 
     quiet_libraries()
-    os.umask(0o077)  # its database and settings are this user's
+    os.umask(0o077)  # only this user may read its database and settings
     if text := protect(host, port, unprotected=unprotected):
         print(text, flush=True)
     if os.environ.get(REDIS_URL):
@@ -60,10 +60,11 @@ def start(host: str, port: int, *, unprotected: bool = False) -> NoReturn:
 
 
 def protect(host: str, port: int, *, unprotected: bool = False) -> str:
-    """Make the server require a password and answer only pages of its own UI; return a message for the user. If a
-    password is set, it is used. If no password is set, the first start generates one and stores it in Prefect's profile
-    (mode 0600). Workers, `varband server deploy` and all other clients of this user find it there. Errors as for
-    `start`."""
+    """Make the server require a password and answer only pages of its own UI. Return a message for the user.
+
+    If no password is set, the first start generates one and stores it in Prefect's profile (mode 0600), where workers,
+    `varband server deploy` and other clients of this user find it. Raise UserError as `start` does.
+    """
     from prefect.settings import get_current_settings, update_current_profile
 
     settings = get_current_settings()
@@ -110,6 +111,6 @@ async def _wait_for_beats() -> None:
 
 
 def check_prefect(command: str) -> None:
-    """Raise UserError with the extra to install if Prefect is missing."""
+    """Raise UserError if Prefect is missing, with the extra to install."""
     if find_spec("prefect") is None:
         raise UserError(f"{command} needs prefect: install varband[prefect]")

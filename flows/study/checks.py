@@ -1,4 +1,4 @@
-"""Find settings that are valid alone but incompatible with each other. No file is opened."""
+"""Settings that are valid on their own but not together. No file is opened."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -29,7 +29,7 @@ from tasks.engines.tinker_service import unserved
 
 
 def faults_of(p: Profile) -> list[Fault]:
-    """Return the incompatible settings of a study; if an arm is unknown, return only this mistake."""
+    """Return the incompatible settings of a study. If an arm is unknown, return only this mistake."""
     faults = [*_names(p)]
     if any(fault.path[0] in ("arms", "lessons") for fault in faults):
         return faults
@@ -47,7 +47,7 @@ def faults_of(p: Profile) -> list[Fault]:
 
 
 def unread(p: Profile, settings: Iterable[str]) -> list[Fault]:
-    """Return the settings that would have no effect. settings: changed fields of the study's training."""
+    """Return the settings that have no effect. settings: changed fields of the study's training."""
     faults: list[Fault] = []
     for name in settings:
         with collected(faults, "training", name):
@@ -60,7 +60,7 @@ def unread(p: Profile, settings: Iterable[str]) -> list[Fault]:
 def _names(p: Profile) -> Iterator[Fault]:
     if not p.arms:
         yield Fault(("arms",), f"no arm is named (known: {', '.join(p.known_arms)})")
-    # measures that can be chosen: sources of the report's figures, except those that every study has
+    # measures that can be chosen: the sources of the report's figures, except those that every study has
     printed = {source for figure in FIGURES.values() for source in figure.sources} if p.measures else set()
     measures = (printed - {*ALWAYS, *SOMETIMES}) | (FROM_EMBEDDINGS & printed)
     for path, what, names, known in (
@@ -74,7 +74,7 @@ def _names(p: Profile) -> Iterator[Fault]:
 
 
 def _heads(p: Profile) -> Iterator[Fault]:
-    """Yield a mistake for each arm whose head does not train, or that has an adapter beside its head's."""
+    """Yield a mistake for each arm whose head does not train, or that has an adapter in addition to its head's."""
     for arm in dict.fromkeys([*p.own, *map(p.arm, p.arms)]):
         if arm.trained_as is None:
             continue

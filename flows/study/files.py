@@ -1,7 +1,7 @@
 """A study as tables and as a file: changed by tables, compared, written in full, and read from `study.toml`.
 
 A file is checked completely before anything is made, and each mistake is reported with its line. The built-in profiles
-are such files; docs/studies.md documents the fields.
+are such files. docs/studies.md documents the fields.
 """
 
 import re
@@ -49,9 +49,8 @@ def changed(
     benchmarks: Sequence[Benchmark] = (),
     arms: Tables | None = None,
 ) -> Profile | None:
-    """Return a study whose fields are replaced by those of the tables; None if there is a mistake. benchmarks:
-    additional ones that may be named. arms: tables that change arms without choosing any; tables in `given` also choose
-    the study's arms."""
+    """Return a study with the fields that the tables give; None if there is a mistake. benchmarks: further ones that
+    may be named. arms: tables that change arms without choosing any. Tables in `given` also choose the study's arms."""
     given, old = dict(given), fields_of(base) if base else {}
     faults += [Fault((name,), f"no field '{name}' that could be changed here") for name in HIDDEN if name in given]
     arm_tables = given.pop("arms", {})
@@ -79,7 +78,7 @@ def changed(
     return None if faults else study
 
 
-#: Tables that a file has only if they are not empty.
+#: Tables that are written only if they are not empty.
 OMITTED = ("budget", "objectives", "scaffolds", "tracking")
 
 
@@ -98,12 +97,12 @@ def tables_of(study: Profile) -> dict[str, Any]:
 
 
 def differences(before: Profile, after: Profile) -> dict[str, tuple[object, object]]:
-    """Return the fields that differ, by path; None if one study lacks the field."""
+    """Return the fields that differ, by path. A field that one study lacks is None there."""
     return apart(_with_arms(before), _with_arms(after))
 
 
 def written_out(study: Profile, without: Collection[str] = ()) -> str:
-    """Return a study as the text of a file. without: tables that are left out."""
+    """Return a study as the text of a file. without: tables to leave out."""
     tables = {name: table for name, table in tables_of(study).items() if name not in without}
     return tomli_w.dumps(tables, multiline_strings=True)
 
@@ -113,7 +112,7 @@ def value_text(value: object) -> str:
 
 
 def fields_of(study: Profile) -> dict[str, Any]:
-    """Return the fields of a study as tables, without labels, own arms and objectives."""
+    """Return the fields of a study as tables, without labels, its own arms and objectives."""
     names = [f.name for f in fields(study) if f.name not in (*HIDDEN, "objectives")]
     return {name: spelt(getattr(study, name)) for name in names}
 
@@ -123,9 +122,9 @@ def _with_arms(study: Profile) -> dict[str, Any]:
     return {**tables_of(study), "arms": [*study.arms], **arms}
 
 
-#: Entries of a file beside the fields of its study.
+#: Entries of a file in addition to the fields of its study.
 BESIDE = ("base", "name", "purpose", "questions", "matrix")
-#: A value that may stand in the name of a matrix's question.
+#: A value that may be part of the name of a matrix's question.
 WORD = re.compile(r"[!-~]{1,60}")
 #: Fields that name files and folders.
 PATHS = ("sources", "model", "adapter", "reward", "encoder.name")
@@ -133,7 +132,7 @@ PATHS = ("sources", "model", "adapter", "reward", "encoder.name")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StudyFile:
-    """A study as read from a file, with the name given there. questions: variants of the study, by name."""
+    """A study as read from a file, with its name. questions: variants of the study, by name."""
 
     name: str
     study: Profile
@@ -148,8 +147,8 @@ def read_study(
     benchmarks: tuple[Benchmark, ...] = (),
     folder: FilePath | None = None,
 ) -> StudyFile:
-    """Read the text of a study file. where: the file's name, for errors. bases: profiles by name. benchmarks: allowed
-    names. folder: against which relative paths are resolved. Raise UserError listing all mistakes with their lines."""
+    """Read the text of a study file. Raise UserError with all mistakes and their lines. where: the file's name, for
+    errors. bases: returns a profile by its name. benchmarks: names that are allowed. folder: base of relative paths."""
     faults: list[Fault] = []
     try:
         entries = tomllib.loads(text)
@@ -200,7 +199,7 @@ def _questions(
 
 
 def combinations(matrix: Tables) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield each combination of a matrix's values: its name, and its values by path.
+    """Yield each combination of a matrix's values: its name, and the values by path.
 
     >>> [name for name, _ in combinations({"rollouts.temperature": [0.7, 1.0], "seeds": [[0], [1]]})]
     ['temperature=0.7,seeds=0', 'temperature=0.7,seeds=1', 'temperature=1.0,seeds=0', 'temperature=1.0,seeds=1']
@@ -214,7 +213,7 @@ def combinations(matrix: Tables) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _word(value: object, nth: int) -> str:
-    """Return a value of the matrix as a part of a question's name; for a long text, such as a prompt, its position in
+    """Return a value of the matrix as a part of a question's name. A long text, such as a prompt, gives its position in
     the list.
 
     >>> _word(["panel", "thinking"], 1), _word("Solve it: {problem}", 2)
@@ -225,8 +224,8 @@ def _word(value: object, nth: int) -> str:
 
 
 def whole_paths(value: Any, folder: FilePath, field: str = "") -> Any:
-    """Return the tables of a file, or the value of a field, with paths made absolute relative to `folder`. A word
-    without a slash names an entry of VARBAND_MODELS or a published set, unless such a file exists."""
+    """Return the tables of a file, or the value of a field, with paths made absolute from `folder`. A word without a
+    slash names an entry of VARBAND_MODELS or a published set, unless a file of that name exists."""
     if isinstance(value, Mapping):
         return {name: whole_paths(one, folder, f"{field}.{name}") for name, one in value.items()}
     if isinstance(value, list):

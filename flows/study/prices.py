@@ -1,6 +1,6 @@
 """Prices and speeds of the built-in profiles, on the machines that they are meant for.
 
-Prices are list prices in US dollars per device-hour of November 2026; the team's `prices.toml` overrides them. Speeds
+Prices are list prices of November 2026, in US dollars per device-hour. The team's `prices.toml` overrides them. Speeds
 (tokens per second) are used until a store has measured its own.
 """
 
@@ -25,18 +25,18 @@ from tasks.engines.sampling.endpoint import configured_address
 from tasks.engines.tinker_service import address
 
 DEVICES = {"H200": 3.50, "H100": 2.50}
-#: By profile; every other profile runs on this host, for nothing.
+#: Prices by profile. Every other profile runs on this host and costs nothing.
 LIST_PRICES = {
     "demo": Prices(sampled_per_second=4_000, trained_per_second=8_000),
     "small": Prices(sampled_per_second=250, trained_per_second=150),
     "qwen-1.5b": Prices(devices=DEVICES, device="NVIDIA H200", sampled_per_second=20_000, trained_per_second=20_000),
-    # trained: so that a step takes what it was measured to take, most of which is waiting for its longest rollout
+    # trained: gives the measured time of a step, which mostly waits for its longest rollout
     "paper": Prices(devices=DEVICES, device="NVIDIA H200", sampled_per_second=9_000, trained_per_second=2_300),
 }
 
 
 def _host(name: str) -> str:
-    """Normalised for comparison."""
+    """Return a host's name in a form for comparison."""
     return name.lower().rstrip(".")
 
 
@@ -46,8 +46,8 @@ Host = Annotated[str, AfterValidator(_host)]
 
 @dataclass(frozen=True, slots=True)
 class TeamPrices(Checked):
-    """`<root>/prices.toml`. devices: US dollars per hour. tokens: prices by arm. remote: prices by host of the server;
-    `*` for all other hosts. month: limit for all runs of the root in one calendar month (UTC)."""
+    """The file `<root>/prices.toml`. devices: US dollars per hour. tokens: prices by arm. remote: prices by the
+    server's host; `*` stands for all other hosts. month: limit for all runs of the root in one calendar month (UTC)."""
 
     devices: dict[Device, Amount] = field(default_factory=dict)
     tokens: dict[str, TokenPrice] = field(default_factory=dict)
@@ -55,8 +55,8 @@ class TeamPrices(Checked):
     month: Budget = field(default_factory=Budget)
 
     def of(self, profile: str, hardware: Hardware, served: Collection[str] = ()) -> Prices:
-        """Prices of a profile. Tokens that a remote host samples have that host's price, unless their arm has one.
-        served: arms whose model only a server has."""
+        """Return the prices of a profile. Tokens that a remote host samples have that host's price, unless their arm
+        has a price. served: arms whose model only a server has."""
         listed = prices_of(profile)
         tokens = self.tokens or listed.tokens
         own = replace(listed, tokens=tokens, devices={**self.devices, **listed.devices, **self.devices})
@@ -68,15 +68,15 @@ class TeamPrices(Checked):
     def check_limits(
         self, prices: Prices, hardware: Hardware, budget: Budget, root: Path, served: Collection[str] = ()
     ) -> None:
-        """Raise UserError if there is a limit in dollars and a remote engine has no price. served: as for `of`."""
+        """Raise UserError if there is a dollar limit while a remote engine has no price. served: as for `of`."""
         limited = budget.usd is not None or self.month.usd is not None
         if limited and (lacking := unpriced(prices, hardware, served)):
             raise UserError(f"{root / PRICES}: a limit in US dollars has no effect while {lacking}")
 
 
 def unpriced(prices: Prices, hardware: Hardware, served: Collection[str] = ()) -> str:
-    """Return which prices of another host's tokens are missing, and how to write them; empty if none is. served: as for
-    `TeamPrices.of`."""
+    """Return which prices of another host's tokens are missing, and how to write them; empty if none is missing.
+    served: as for `TeamPrices.of`."""
     listed, priced = prices.tokens, "*" in prices.tokens or (not hardware.remote and {*served} <= {*prices.tokens})
     kinds = ["prompt", "completion"] if not priced and (hardware.remote or served) else []
     if hardware.engine == "tinker" and not (listed and all(one.training is not None for one in listed.values())):
@@ -87,19 +87,19 @@ def unpriced(prices: Prices, hardware: Hardware, served: Collection[str] = ()) -
 
 
 def host_of(hardware: Hardware) -> str:
-    """Return the host whose tokens a remote engine pays for; empty if its address is unknown."""
+    """Return the host that a remote engine pays for tokens; empty if its address is unknown."""
     place = address() if hardware.engine == "tinker" else configured_address(hardware.endpoint)
     return _host(urlsplit(place).hostname or "")
 
 
 def prices_of(profile: str) -> Prices:
-    """List prices of a profile, or of the profile with which its name starts (`qwen-1.5b/n-128`)."""
+    """Return the list prices of a profile, or of the profile before the slash in its name (`qwen-1.5b/n-128`)."""
     return LIST_PRICES.get(profile) or LIST_PRICES.get(profile.partition("/")[0]) or Prices()
 
 
 def team_prices(root: Path) -> TeamPrices:
-    """Return the team's prices, empty if there is no file. Raise UserError for any unreadable entry, since it may be a
-    spending limit."""
+    """Return the team's prices; empty if there is no file. Raise UserError for any unreadable entry, because it may be
+    a spending limit."""
     path, faults = root / PRICES, list[Fault]()
     try:
         if mirror := mirror_of(root):

@@ -1,5 +1,5 @@
 """A study as one pydantic model, with the range of each field. Study files, `--set`, forms and `varband study settings`
-all use this model. Every changed field changes fingerprints, except in `hardware`, which describes how stages use their
+use this model. A changed field changes fingerprints, except in `hardware`, which only says how stages use their
 machine."""
 
 from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ from tasks.engines.trackers import TrackerName
 
 
 def _named(tables: Any) -> Any:
-    """Return tables by name, as a study file has them, as a list of records with a name field."""
+    """Return tables by name (the form of a study file) as a list of records with a name field."""
     if not isinstance(tables, Mapping):
         return tables
     return [{**table, "name": name} if isinstance(table, Mapping) else table for name, table in tables.items()]
@@ -39,7 +39,7 @@ def _written(name: str) -> None:
 
 
 Named = BeforeValidator(_named)
-#: A folder or an id on the hub.
+#: A model: a folder, or an id on the hub.
 Model = Annotated[str, refused_by(_written)]
 Sources = Annotated[tuple[str, ...], Distinct]
 #: A problem's level, as its source writes it.
@@ -59,12 +59,12 @@ class SamplingPlan(Checked):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Screening(SamplingPlan):
-    """Sampling of the base model, from which each problem gets its band."""
+    """The sampling of the base model that gives each problem its band."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Encoder(Checked):
-    """The sentence encoder of the diversity figures."""
+    """The sentence encoder for the figures of diversity."""
 
     name: Model = "all-mpnet-base-v2"
     """Name under `VARBAND_MODELS`, folder, or `OWNER/NAME@COMMIT`."""
@@ -111,8 +111,8 @@ class Pool(Checked):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lesson(Checked):
-    """A training before the one that is studied, on all training problems of its pool and without screening.
-    Each lesson starts from the adapter of the lesson before it, with a fresh optimiser."""
+    """A training before the studied one. It uses all training problems of its pool, without a screening.
+    Each lesson starts from the adapter of the lesson before it, with a new optimiser."""
 
     name: Name
     """Name of the lesson; its table is `[lessons.NAME]`."""
@@ -128,8 +128,8 @@ class Lesson(Checked):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Benchmark(Checked):
-    """Problems beside the held-out ones, sampled before and after training as `final` is.
-    Problems that equal or nearly equal a training problem of the study are left out."""
+    """Problems in addition to the held-out ones. They are sampled before and after training, as for `final`.
+    Problems that equal a training problem of the study, or nearly do, are left out."""
 
     name: Name
     """Name of the benchmark; its table is `[benchmarks.NAME]`."""
@@ -147,7 +147,7 @@ class Benchmark(Checked):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Objective(Checked):
-    """An objective that is compared with the study's own: the same arm under another training."""
+    """An objective to compare with the study's own: the same arm with another training."""
 
     name: str
     """Name of the objective; its table is `[objectives.NAME]`."""
@@ -157,7 +157,7 @@ class Objective(Checked):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Search(Checked):
-    """Test-time search on the held-out problems, before and after training, sampled as `final` is."""
+    """Test-time search on the held-out problems, before and after training, with the sampling of `final`."""
 
     methods: Methods = ()
     """Methods of search, such as `majority` or `majority:width=8`."""
@@ -167,7 +167,7 @@ class Search(Checked):
     """Folder of the reward model, for methods that need one."""
 
     def budgets(self, least: int) -> tuple[int, ...]:
-        """Return the budgets of the search curve, ascending: the largest one, halved as long as one completion may fit.
+        """Return the budgets of the search curve, ascending. The largest is halved while one completion may still fit.
 
         >>> Search(tokens=1000).budgets(128)
         (250, 500, 1000)
@@ -178,8 +178,8 @@ class Search(Checked):
         return tuple(reversed(halved))
 
     def check_served(self, max_tokens: int, arms: Sequence[Arm]) -> None:
-        """Raise UserError for a stepwise method on an arm whose scaffold marks no steps, a missing
-        reward model, and a budget smaller than one rollout."""
+        """Raise UserError for a method with steps on an arm whose scaffold marks none, for a missing reward model, and
+        for a budget smaller than one rollout."""
         methods = {name: method_named(name) for name in self.methods}
         stepless = [arm.name for arm in arms if not arm.scaffold.has_steps]
         for name, method in methods.items():
@@ -195,7 +195,7 @@ class Search(Checked):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile(Checked):
-    """One complete study, with its name. `own`: arms that the study defines or changes."""
+    """One complete study with its name. `own`: the arms that the study defines or changes."""
 
     name: str
     """Name of the profile that the study is based on."""
@@ -260,11 +260,11 @@ class Profile(Checked):
 
     @property
     def known_arms(self) -> dict[str, Arm]:
-        """Return the arms by name: the built-in ones, and the study's own."""
+        """Return all arms by name: the built-in ones and the study's own."""
         return ARMS | {arm.name: arm for arm in self.own}
 
     def arm(self, name: str) -> Arm:
-        """Raise UserError for an arm that the study does not know."""
+        """Return an arm by its name. Raise UserError if the study does not know it."""
         known = self.known_arms
         check_known("arm", name, known)
         return known[name]
@@ -275,7 +275,7 @@ class Profile(Checked):
 
     @property
     def own_used(self) -> tuple[Arm, ...]:
-        """Return the arms that the study defines and uses."""
+        """Return the arms that the study both defines and uses."""
         used = {name for arm in self.arms for name in (arm, self.arm(arm).head)}
         return tuple(arm for arm in self.own if arm.name in used)
 
@@ -286,13 +286,13 @@ class Profile(Checked):
 
     @property
     def trains_on_vectors(self) -> bool:
-        """Return whether an objective, or a lesson's, uses the encoder's vectors."""
+        """Return whether an objective of the study or of a lesson uses the encoder's vectors."""
         learners = (self.training, *(x.training for x in self.lessons), *(one.training for one in self.objectives))
         return any("vectors" in ADVANTAGES[learner.advantage].needs for learner in learners)
 
     @property
     def answer_kinds(self) -> tuple[str, ...]:
-        """Answer kinds of its arms, mathematics first; each gold must be valid in all of them."""
+        """Return the answer kinds of the arms, mathematics first. Each gold must be valid in all of them."""
         found = {self.arm(name).scaffold.answer_kind for arm in self.arms for name in (arm, self.arm(arm).head)}
         return tuple(sorted(found, key=lambda kind: (kind != MATH, kind)))
 

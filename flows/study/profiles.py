@@ -1,8 +1,7 @@
-"""Named studies: profiles, read from `builtin/*.toml` in the format of user study files, and the open questions over
-them.
+"""Named studies: profiles, which are files `builtin/*.toml` like those of users, and open questions about them.
 
-A question is a study with few changes, named `<study>/<question>` and priced by `varband plan NAME`. Artifacts that two
-questions share (pool, split, screening, a training with the same recipe, rollouts with the same seed) are made once.
+A question is a study with few changes. Its name is `<study>/<question>`, and `varband plan NAME` shows its price.
+Artifacts that two questions share (pool, split, screening, equal trainings, rollouts with one seed) are made once.
 """
 
 from collections.abc import Iterator
@@ -17,7 +16,7 @@ FOLDER = Path(__file__).parent / "builtin"
 
 
 def packaged(name: str, *based_on: Profile) -> Profile:
-    """The profile of a packaged file, under its own name."""
+    """Return the profile in a file of this package, under the profile's own name."""
     path, bases = FOLDER / f"{name}.toml", {base.name: base for base in based_on}
     study = read_study(path.read_text(encoding="utf-8"), path.name, bases=bases.__getitem__).study
     return replace(study, name=name, purpose=study.about or study.purpose, about="")
@@ -27,14 +26,14 @@ DEMO = packaged("demo")
 SMALL = packaged("small")
 QWEN_1_5B = packaged("qwen-1.5b")
 PAPER = packaged("paper", QWEN_1_5B)
-#: That any study may name.
+#: Benchmarks that any study may name.
 BENCHMARKS: tuple[Benchmark, ...] = QWEN_1_5B.benchmarks
 GSM8K_LESSON = QWEN_1_5B.lessons[0]
 MATH_LESSON = next(lesson for lesson in PAPER.lessons if lesson.name == "math")
 
 
 def questions(study: Profile) -> Iterator[Profile]:
-    """Return the built-in questions, applied to one study."""
+    """Yield the built-in questions for one study."""
 
     def ask(name: str, purpose: str, **changes: object) -> Profile:
         question = replace(study, name=f"{study.name}/{name}", purpose=purpose, **changes)  # type: ignore[arg-type]
@@ -69,9 +68,9 @@ def questions(study: Profile) -> Iterator[Profile]:
         "controls",
         "is it the panel, or training and tags? plain prompt on the panel's model; base model with <think> tags",
         arms=("panel", "thinking", "no_panel", "think_tags"),
-        own=(),  # all on one base
+        own=(),  # all arms have one base model
     )
-    # as many tokens as the study's own training samples at six tenths of the cap
+    # as many tokens as the study's own training samples if completions take six tenths of the limit
     groups = study.training.groups_per_step * study.training.group_size
     question = compared(study, token_budget=study.training.steps * groups * study.rollouts.max_tokens * 6 // 10)
     yield replace(question, own=question.own_used)
@@ -84,14 +83,14 @@ def questions(study: Profile) -> Iterator[Profile]:
 
 
 def _sized(lesson: Lesson, study: Profile) -> Lesson:
-    """Return the lesson with the limits, steps and learning rate of the study's lesson of that name. If the study has
-    no such lesson, only the completion limit is taken from the study."""
+    """Return the lesson with limits, steps and learning rate of the study's lesson of that name. If the study has none,
+    take only the limit of completions from the study."""
     own = {known.name: known for known in study.lessons}
     cap = min(lesson.rollouts.max_tokens, study.rollouts.max_tokens)
     return own.get(lesson.name) or replace(lesson, rollouts=replace(lesson.rollouts, max_tokens=cap))
 
 
-#: Uses problems that are hard for a weak model: some groups have no correct rollout.
+#: On problems that are hard for a weak model, so that some groups have no correct rollout.
 DEMO_OBJECTIVES = compared(
     replace(
         DEMO,
@@ -102,5 +101,5 @@ DEMO_OBJECTIVES = compared(
     token_budget=36_000,
 )
 ALL_QUESTIONS = tuple(question for study in (QWEN_1_5B, PAPER) for question in questions(study))
-#: Every study that has a name.
+#: Every study with a name.
 PROFILES = {p.name: p for p in (DEMO, DEMO_OBJECTIVES, SMALL, QWEN_1_5B, PAPER, *ALL_QUESTIONS)}

@@ -1,5 +1,5 @@
-"""Convert tables of a study to typed fields: pydantic checks them, and each mistake has the path of its field and its
-place in the file or on the command line."""
+"""Convert the tables of a study to typed fields. pydantic checks them, and each mistake has the path of its field and
+its place in the file or on the command line."""
 
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,11 +17,11 @@ from tasks.domain.ranges import COLLECT, check_distinct, sentence
 T = TypeVar("T")
 Path = tuple[str, ...]
 Tables = Mapping[str, Any]
-#: Spelling of None in TOML.
+#: How TOML files write None, for which TOML has no value.
 NONE = "none"
-#: Fields of a study that are labels or made of other tables.
+#: Fields of a study that are labels, or that come from other tables.
 HIDDEN = ("name", "purpose", "title", "about", "own")
-#: Fields by the names that TRL and verl give them.
+#: The names of TRL and verl for settings → our names.
 ELSEWHERE = {
     "lr": "learning_rate",
     "beta": "kl_weight",
@@ -39,7 +39,7 @@ ELSEWHERE = {
 
 
 class Fault(NamedTuple):
-    """A mistake. path: path of the field, relative to the study."""
+    """A mistake in a study. path: of the field, relative to the study."""
 
     path: Path
     sentence: str
@@ -49,7 +49,7 @@ class Fault(NamedTuple):
 
 
 class Written(NamedTuple):
-    """Where the settings of a study are written: a file, its text, a question of it, and `--set`."""
+    """The place of a study's settings: a file, its text, a question in it, and `--set`."""
 
     file: str = ""
     text: str = ""
@@ -57,7 +57,7 @@ class Written(NamedTuple):
     settings: tuple[str, ...] = ()
 
     def sentence(self, fault: Fault) -> str:
-        """Return a mistake with the place of its field: the `--set`, or the line of the file.
+        """Return a mistake with the place of its field: a `--set`, or a line of the file.
 
         >>> mine = Written("mine.toml", "[pool]\\nsources = ['a.jsonl']\\n", settings=("model=mine",))
         >>> mine.sentence(Fault(("pool", "sources"), "none")), mine.sentence(Fault(("model",), "no folder"))
@@ -71,12 +71,12 @@ class Written(NamedTuple):
         return f"{self.file}, line {line}: {fault}" if line else f"{self.file}: {fault}".removeprefix(": ")
 
     def refuse(self, faults: Iterable[Fault]) -> NoReturn:
-        """Raise UserError with all mistakes, one a line."""
+        """Raise UserError with all mistakes, one per line."""
         raise UserError("\n".join(dict.fromkeys(map(self.sentence, faults))))
 
 
 def line_of(text: str, path: Path, least: int = 0) -> int | None:
-    """Return the line of a field, or of the nearest table above it. None if that has at most `least` names.
+    """Return the line of a field, or of the nearest table above it; None if its path has `least` names or fewer.
 
     >>> line_of("# mine\\n[training]\\n\\nsteps = 3\\n", ("training", "steps"))
     4
@@ -90,7 +90,7 @@ def line_of(text: str, path: Path, least: int = 0) -> int | None:
     for n in range(len(lines)):
         try:
             found = tomllib.loads("\n".join(lines[:n]))
-        except tomllib.TOMLDecodeError:  # within a text or list of several lines
+        except tomllib.TOMLDecodeError:  # inside a text or list of several lines
             continue
         if _has(found, path):
             break
@@ -100,7 +100,7 @@ def line_of(text: str, path: Path, least: int = 0) -> int | None:
 
 def _has(table: Any, path: Path) -> bool:
     for name in path:
-        if isinstance(table, list) and name.isdecimal():  # a place among tables
+        if isinstance(table, list) and name.isdecimal():  # the number of a table in a list
             table = {str(place): one for place, one in enumerate(table, 1)}
         if not isinstance(table, Mapping) or name not in table:
             return False
@@ -110,7 +110,7 @@ def _has(table: Any, path: Path) -> bool:
 
 @contextmanager
 def collected(faults: list[Fault], *path: str) -> Iterator[None]:
-    """Catch errors of the block and add them to faults, as mistakes of the field with this path."""
+    """Catch the block's errors, and add them to faults as mistakes of the field with this path."""
     try:
         yield
     except UserError as error:
@@ -118,7 +118,7 @@ def collected(faults: list[Fault], *path: str) -> Iterator[None]:
 
 
 def validated(kind: type[T], table: object, path: Path, faults: list[Fault]) -> T | None:
-    """Return the record of a table; None if there is a mistake, which is added to faults."""
+    """Return the record of a table. If there is a mistake, add it to faults and return None."""
     try:
         return _adapter(kind).validate_python(table, context=COLLECT)
     except ValidationError as error:
@@ -132,8 +132,8 @@ def _adapter(kind: type[T]) -> TypeAdapter[T]:
 
 
 def _fault(kind: type, error: ErrorDetails, table: Any, path: Path) -> Fault:
-    """Return the mistake that a pydantic error describes. In its path a position in a list of named tables becomes the
-    table's name; other positions count from 1. An element of a list of values has the path of the list."""
+    """Return the mistake that a pydantic error describes. In its path, the position in a list of named tables becomes
+    the table's name. Other positions count from 1. An element of a list of values has the path of the list."""
     within, record, words = list(path), kind, sentence(error)
     for part in (part for part in error["loc"] if part != "[key]"):
         hints = get_type_hints(record)
@@ -155,7 +155,7 @@ def _fault(kind: type, error: ErrorDetails, table: Any, path: Path) -> Fault:
 
 
 def _record(hint: Any) -> Any:
-    """The record type of a field, or of its elements."""
+    """Return the type of record of a field, or of its elements."""
     return hint if is_dataclass(hint) else next((found for part in get_args(hint) if (found := _record(part))), None)
 
 
@@ -169,7 +169,7 @@ def _paths(record: type, name: str, within: str = "") -> Iterator[str]:
 
 
 def spelt(value: Any) -> Any:
-    """Return a value in file form: records as tables, several named ones by name."""
+    """Return a value as in a file: records as tables, and several named records by name."""
     if is_dataclass(value):
         return {f.name: spelt(getattr(value, f.name)) for f in fields(value)}
     if isinstance(value, tuple) and value and hasattr(value[0], "name"):
@@ -215,7 +215,7 @@ def unknown(path: Path, what: str, names: Iterable[str], known: Iterable[str]) -
 
 
 def flat(table: Tables, within: str = "") -> Iterator[tuple[str, Any]]:
-    """Return every value by its path; an empty table counts as a value."""
+    """Yield every value with its path. An empty table counts as a value."""
     for name, value in table.items():
         if isinstance(value, Mapping) and value:
             yield from flat(value, f"{within}{name}.")
@@ -224,7 +224,7 @@ def flat(table: Tables, within: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def apart(before: Tables, after: Tables) -> dict[str, tuple[Any, Any]]:
-    """Return the values that differ, by path; None if one table lacks the value.
+    """Return the values that differ, by path. A value that one table lacks is None there.
 
     >>> apart({"pool": {"seed": 1, "limit": 2}}, {"pool": {"seed": 3, "limit": 2}, "arms": ["panel"]})
     {'pool.seed': (1, 3), 'arms': (None, ['panel'])}
@@ -235,7 +235,7 @@ def apart(before: Tables, after: Tables) -> dict[str, tuple[Any, Any]]:
 
 
 def nested(values: Tables) -> dict[str, Any]:
-    """The inverse of flat. Raise UserError if one path leads through the value of another, as `a=1` and `a.b=2`.
+    """Return tables from values by path, the inverse of flat. Raise UserError for a value inside another value.
 
     >>> nested({"pool.seed": 1, "pool.limit": 2})
     {'pool': {'seed': 1, 'limit': 2}}

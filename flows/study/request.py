@@ -1,5 +1,5 @@
-"""A request for a study: a word (a built-in profile, `FILE.toml`, or either with a question after a slash) and changes
-to it, in the same form from the command line, a form and a run record."""
+"""A request for a study: a word (a built-in profile or `FILE.toml`, perhaps with a question after a slash) and changes
+to it. Command line, forms and records of runs all have this form."""
 
 import re
 import shlex
@@ -23,18 +23,18 @@ from storage.records.runs import all_runs, now
 from tasks.domain.ranges import check_name
 
 ENDING = ".toml"
-#: Names of runs and artifacts end like this.
+#: The endings of names of runs and artifacts.
 IDENTIFIER = re.compile(r".+-([0-9a-f]{8}|[0-9a-f]{16})")
 
 
 def profile_named(name: str) -> Profile:
-    """Raise UserError for a name that is not a built-in profile."""
+    """Return a built-in profile. Raise UserError for any other name."""
     check_known("profile", name, PROFILES)
     return PROFILES[name]
 
 
 def file_of(word: str) -> tuple[Path, str] | None:
-    """Return the file and the question named by a word; None for a built-in name.
+    """Return the file and the question that a word names; None for a built-in name.
 
     >>> file_of("mine/study.toml/seeds"), file_of("demo/objectives")
     ((PosixPath('mine/study.toml'), 'seeds'), None)
@@ -57,7 +57,7 @@ def named_in(text: str) -> str:
 
 
 def text_of(word: str) -> str:
-    """Return the text of a word's file, empty for a built-in name. Raise UserError if it cannot be read."""
+    """Return the text of a word's file; empty for a built-in name. Raise UserError if it cannot be read."""
     if (found := file_of(word)) is None:
         return ""
     path, _ = found
@@ -70,8 +70,8 @@ def text_of(word: str) -> str:
 
 
 def profile_of(word: str, text: str | None = None) -> Profile:
-    """Return the profile of a built-in name or of a study's file. text: of that file, if it was read before. Raise
-    UserError with all its mistakes."""
+    """Return the built-in profile of a name, or the profile of a study file. Raise UserError with all its mistakes.
+    text: of the file, if it was read before."""
     if (found := file_of(word)) is None:
         return profile_named(word)
     path, question = found
@@ -87,13 +87,13 @@ def profile_of(word: str, text: str | None = None) -> Profile:
 
 
 def questions_of(word: str) -> list[str]:
-    """Return the questions that a file defines itself."""
+    """Return the questions that a file itself defines."""
     found = file_of(word)
     return list(_read(found[0], text_of(word)).questions) if found else []
 
 
 def check_study_name(title: str) -> None:
-    """Raise UserError for an invalid name, or one that a built-in profile, a run or an artifact could have."""
+    """Raise UserError for a name that is invalid, or that a built-in profile, a run or an artifact could have."""
     check_name(title)
     if title in PROFILES or title in KINDS or IDENTIFIER.fullmatch(title):
         raise UserError(f"'{title}' is the name of a built-in profile, an artifact or a run; choose another name")
@@ -118,9 +118,9 @@ def _open_questions(study: Profile) -> dict[str, Profile]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """All fields are plain values, so that a request can be stored as JSON. Empty fields keep the profile's values.
-    Contains no secret. profile: a built-in one, or the file of a study; text: the file's text at the time of the
-    request. name: a label. encoder: a folder, hub id or digest for the study's encoder."""
+    """A request for a study. All fields are plain values, so that it can be stored as JSON, and none is secret. Empty
+    fields keep the profile's values. profile: a built-in one, or a study file; text: that file's text at the time of
+    the request. name: a label. encoder: folder, hub id or hash of the study's encoder."""
 
     profile: str
     settings: tuple[str, ...] = ()
@@ -130,8 +130,8 @@ class Request:
     name: str = ""
 
     def study(self, store: Store, *, planning: bool = False) -> Study:
-        """Return the study with its inputs found. planning: see `resolve`. Raise UserError for any unknown, missing or
-        invalid input."""
+        """Return the study with its inputs found. Raise UserError for any unknown, missing or invalid input. planning:
+        see `resolve`."""
         profile = overridden(profile_of(self.profile, self.text), self.settings)
         if self.name:
             check_study_name(self.name)
@@ -149,7 +149,7 @@ class Request:
         return replace(study, command=self.command(), beside=beside(study, store.root), **before)
 
     def command(self) -> str:
-        """Return the same request as a command line."""
+        """Return this request as a command line."""
         words = ["varband", "run", self.profile]
         for option in ("name", "data", "encoder"):
             words += [f"--{option}", value] if (value := getattr(self, option)) else []
@@ -161,8 +161,8 @@ class Request:
 
     @classmethod
     def from_json(cls, kept: dict[str, Any]) -> Self:
-        """Return a stored request. Those of earlier versions contain `plain`, and short options beside the settings.
-        Raise UserError for a request of a later version."""
+        """Return a stored request. Raise UserError for a request of a later version. Requests of earlier versions
+        contain `plain`, and short options in addition to the settings."""
         short = {name: kept[name] for name in SHORT if name in kept}
         known = {f.name: kept[f.name] for f in fields(cls) if f.name in kept}
         if (unknown := {*kept} - {*short} - {*known} - {"plain"}) or "profile" not in kept:
@@ -171,9 +171,9 @@ class Request:
         return replace(cls(**known), settings=(*known.get("settings", ()), *short_settings(short)))
 
 
-# Preregistration: a study's entry in the register, and earlier reports on the same question.
+# ---- preregistration: a study's entry in the register, and earlier reports on the same question
 
-#: Settings that may grow after a look; the confidence sequence of the difference of gains allows it.
+#: Settings that may grow after a look, because the confidence sequence of the difference of gains allows it.
 GROWING = ("seeds", "pool.heldout_per_source", "pool.limit", "final.group_size")
 RULE = (
     "One arm gains more than another if the 95 % confidence sequence of the difference of their gains at the last step,"
@@ -189,7 +189,7 @@ def entry_of(study: Study, names: Iterable[str], rule: str, *, sampled: bool) ->
 
 
 def registered(study: Study, root: Path) -> str:
-    """Return a sentence: whether, when and by whom the study was registered, and which settings changed since."""
+    """Return a sentence: whether, when and by whom the study was registered, and which settings have changed."""
     try:
         own = [entry for entry in entries(root) if entry.study == study.profile.called]
     except UserError as error:
@@ -215,7 +215,7 @@ def earlier_looks(study: Study, root: Path) -> tuple[str, ...]:
 
 
 def beside(study: Study, root: Path) -> tuple[str, ...]:
-    """Return `VALUE REPORT` for each other value of the study's matrix with a report, which differs in that alone."""
+    """Return `VALUE REPORT` for each report whose study differs only in its value of the same matrix."""
     name, _, own = study.profile.called.partition("/")
     axes = tuple(f".{part.partition('=')[0]}" for part in own.split(",") if "=" in part)
 

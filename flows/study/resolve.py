@@ -1,5 +1,5 @@
-"""Resolve a profile: find its files and models, and identify them by content. Missing and invalid inputs are found
-here, before work starts."""
+"""Resolve a profile: find its files and models, and identify them by their content. Missing and invalid inputs are
+reported here, before work starts."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -27,7 +27,7 @@ from tasks.pool import as_first_checked
 
 @dataclass(frozen=True, slots=True)
 class PoolInputs:
-    """The files that a pool is built from (none for generated problems), and how they are checked."""
+    """The files that a pool is built from (none for synthetic problems), and how they are checked."""
 
     sources: tuple[SourceSpec, ...] = ()
     policy: PoolPolicy = field(default_factory=PoolPolicy)
@@ -35,13 +35,13 @@ class PoolInputs:
 
 @dataclass(frozen=True, slots=True)
 class Study:
-    """A profile with all inputs found. The grader and the policy of every pool are chosen here, once for the whole run.
+    """A profile with all inputs found. The grader and the policy of every pool are fixed here for the whole run.
 
-    - models: base models by arm, including arms whose adapters other arms use.
-    - adapters: existing ones, by the arm that starts from one; ranks: the largest LoRA rank by model.
-    - pools: the profile's own under "", each lesson's under its name. benchmarks: keyed by name.
-    - places: digest → location on this machine.
-    - absent: inputs that are missing here, each with the error that a run would raise; a plan works without them.
+    - models: base models by arm, also of arms whose adapters other arms use.
+    - adapters: existing ones, by the arm that starts from one. ranks: the largest LoRA rank by model.
+    - pools: the profile's own under "", each lesson's under its name. benchmarks: by name.
+    - places: hash → location on this machine.
+    - absent: inputs that are missing here, each with the error that a run would raise. A plan works without them.
     """
 
     profile: Profile
@@ -53,9 +53,9 @@ class Study:
     grader: ActiveGrader = field(default_factory=ActiveGrader)
     reward: BaseModel | None = None  # the model that scores test-time searches
     labelled_sha256: str = field(default_factory=labelled_sha256)  # traces on which partitions are calibrated
-    command: str = ""  # what asks for it
-    registered: str = ""  # whether it was registered before sampling, in words
-    earlier_looks: tuple[str, ...] = ()  # reports on the same question
+    command: str = ""  # the command that requests the study
+    registered: str = ""  # a sentence: whether it was registered before sampling
+    earlier_looks: tuple[str, ...] = ()  # earlier reports on the same question
     beside: tuple[str, ...] = ()  # `VALUE REPORT` for each other value of its matrix
     adapters: Mapping[str, MadeElsewhere] = field(default_factory=dict)
     ranks: Mapping[str, int] = field(default_factory=dict)
@@ -63,7 +63,7 @@ class Study:
 
     @property
     def changes(self) -> tuple[str, ...]:
-        """Fields that affect results and differ from the base profile; hardware is recorded in manifests."""
+        """Return fields that affect results and differ from the base profile. Manifests record the hardware."""
         base = PROFILES.get(self.profile.name, self.profile)
         anywhere = replace(self.profile, hardware=base.hardware, budget=base.budget, tracking=base.tracking)
         return tuple(
@@ -72,8 +72,7 @@ class Study:
 
     @property
     def in_numbers(self) -> str:
-        """Return a description of the study by its own numbers: a purpose inherited from the profile may be that of
-        another study."""
+        """Return a description of the study by its own numbers, because the purpose of its base profile may not fit."""
         p = self.profile
         steps, seeds = p.training.steps, len(p.seeds)
         trains = steps and seeds and p.heads(p.arms)
@@ -85,7 +84,7 @@ class Study:
 
     @property
     def settings(self) -> str:
-        """A file of this study without hardware, budget and tracking, which vary between machines."""
+        """Return the study as a file, without hardware, budget and tracking, which vary between machines."""
         return written_out(self.profile, without=("hardware", "budget", "tracking"))
 
     @property
@@ -107,12 +106,12 @@ class Study:
 
     @property
     def served(self) -> dict[str, int]:
-        """Return the largest rank of the adapters served on each base model, by its digest; 0 without any."""
+        """Return the largest rank of the adapters served on each base model, by its hash; 0 if none is."""
         return served_ranks(self.profile, self.models, self.ranks)
 
     @property
     def model_names(self) -> str:
-        """Return the name of the base model; if arms differ in it, each arm with its model."""
+        """Return the name of the base model; if arms have different ones, each arm with its model."""
         names = {arm: self.models[arm].name for arm in self.profile.arms}
         for arm in names:
             if adapter := self.adapters.get(self.profile.arm(arm).head):
@@ -123,7 +122,7 @@ class Study:
 
 def found_source(wish: str, data: Path | None, folder: Path, *, fetch: bool = True) -> tuple[SourceSpec, Path]:
     """Return the source of a file or a known set, as source_spec does, or of a set on the hub (`NAME@COMMIT`,
-    `OWNER/NAME@COMMIT`). folder: for downloaded problems. fetch: download missing ones. Raise UserError or NotHere."""
+    `OWNER/NAME@COMMIT`). Raise UserError or NotHere. folder: for downloaded problems. fetch: download missing ones."""
     if not on_hub(wish):
         return source_spec(wish, data)
     quiet_libraries()
@@ -139,11 +138,11 @@ def resolve(
     planning: bool = False,
     written: Written = Written(),  # noqa: B008
 ) -> Study:
-    """Find and identify every input. store: for the active grader, and for pools checked by an earlier grader. encoder:
-    folder, hub id or digest, if it differs from the profile's. written: where its settings are written.
+    """Find and identify every input. Raise UserError for missing or invalid inputs.
 
-    planning: missing inputs are listed in `absent` and not fetched, and steps that depend on them count as not made. A
-    machine that makes no embeddings does not need their encoder. Raise UserError for missing or invalid inputs.
+    store: for the active grader, and for pools that an earlier grader checked. encoder: folder, hub id or hash, if it
+    differs from the profile's. planning: list missing inputs in `absent` and download nothing; steps that need them
+    count as not made. A machine that makes no embeddings needs no encoder. written: where the settings are written.
     """
     finder = Finder(not planning)
     kinds = profile.answer_kinds
@@ -151,7 +150,7 @@ def resolve(
     def inputs(wanted: Pool, sources: tuple[str, ...], *path: str, whole: bool = False) -> PoolInputs:
         specs: list[SourceSpec] = []
         for wish in sources:
-            # for a source that is not on this machine only the name is known
+            # of a source that is not on this machine, only the name is known
             spec = SourceSpec(Path(wish.partition("@")[0]).name, f"not here: {wish}")
             with finder.looking(*path):
                 spec, place = found_source(wish, data, store.root / "hub", fetch=finder.fetch)

@@ -1,5 +1,5 @@
-"""Scaffolds and arms defined by a study's tables. A prompt that no model could follow, or that would hide the answer,
-is refused before anything is sampled."""
+"""Scaffolds and arms that a study's tables define. A prompt that no model could follow, or that would hide the answer,
+is an error before anything is sampled."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,13 +15,13 @@ from tasks.domain.grading import kinds
 from tasks.domain.ranges import Checked, Name, OrNone
 from tasks.domain.scaffolds import ARMS, PROBLEM, SCAFFOLDS, Arm, Scaffold
 
-#: Characters that TOML's double quotes make of LaTeX commands (\boxed, \frac, \times, \rightarrow); no prompt contains
-#: them.
+#: What TOML's double quotes make of LaTeX commands (\boxed, \frac, \times, \rightarrow): characters that no prompt
+#: contains.
 UNESCAPED = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]|\t(?=imes|heta|ext\b)")
 LITERAL = "write it between single quotes ('…' or '''…'''), where a backslash is one"
-#: Typical text of a completion before its answer, for tests of stop strings.
+#: Typical text before the answer of a completion. Stop strings are tested on it.
 PROSE = r"""First, let x (say 12): 2x = 24 - it's "even". Why? So it is -3.5, 1,026,784.9 [0] 50% $2*\sqrt{\pi}$!"""
-#: Answer of the completions by which stop strings are tested.
+#: The answer of the completions on which stop strings are tested.
 PROBE = "7"
 
 
@@ -42,7 +42,7 @@ class ArmTable(Checked):
 
 
 def arm_table(arm: Arm) -> dict[str, Any]:
-    """Return the table of an arm without default values and without the fields of a built-in arm."""
+    """Return the table of an arm, without default values and without what a built-in arm has."""
     usual = ARMS.get(arm.name) or Arm(name=arm.name, scaffold=replace(arm.scaffold, name=arm.name), trained_as=arm.name)
     own, default = ({**spelt(one), "scaffold": one.scaffold.name} for one in (arm, usual))
     return {name: value for name, value in own.items() if value != default[name]}
@@ -50,7 +50,7 @@ def arm_table(arm: Arm) -> dict[str, Any]:
 
 def own_arms(base: Sequence[Arm], tables: Tables, scaffold_tables: Any, faults: list[Fault]) -> tuple[Arm, ...]:
     """Return the arms that a study defines or changes: those of its base, those of its tables, and one for each own
-    scaffold without an arm, which gets the scaffold's name and trains its own adapter."""
+    scaffold without an arm. That arm has the scaffold's name and trains its own adapter."""
     if not isinstance(scaffold_tables, Mapping):
         faults.append(Fault(("scaffolds",), f"{scaffold_tables!r} is not a table; write [scaffolds.NAME]"))
         return ()
@@ -67,7 +67,7 @@ def own_arms(base: Sequence[Arm], tables: Tables, scaffold_tables: Any, faults: 
             continue
         scaffold = usual.scaffold if usual else known.get(arm.scaffold or name)
         if scaffold is None:
-            if (arm.scaffold or name) not in scaffold_tables:  # else its own table's mistakes are reported
+            if (arm.scaffold or name) not in scaffold_tables:  # otherwise the scaffold's own mistakes are reported
                 faults += unknown((*path, "scaffold"), "scaffold", [arm.scaffold or name], known)
             continue
         trained_as = name if arm.trained_as == "" else arm.trained_as
@@ -78,8 +78,8 @@ def own_arms(base: Sequence[Arm], tables: Tables, scaffold_tables: Any, faults: 
 
 
 def _scaffolds(base: Iterable[Scaffold], tables: Tables, faults: list[Fault]) -> dict[str, Scaffold]:
-    """Return scaffolds by name, in order. `base` in a table is the scaffold that missing fields are taken from: a
-    built-in one, or one defined above; by default the study's own one of that name, if any."""
+    """Return scaffolds by name, in order. In a table, `base` is the scaffold from which missing fields are taken: a
+    built-in one, or one defined above. By default it is the study's own scaffold of that name, if any."""
     found = {one.name: one for one in base if one.name not in SCAFFOLDS}
     for place, (name, table) in enumerate(tables.items()):
         path, known = ("scaffolds", name), {**SCAFFOLDS, **found}
@@ -89,7 +89,7 @@ def _scaffolds(base: Iterable[Scaffold], tables: Tables, faults: list[Fault]) ->
         elif not isinstance(table, Mapping):
             faults.append(Fault(path, f"{table!r} is no table"))
         elif above != name and above not in known:
-            if above not in [*tables][:place]:  # else its own table's mistakes are reported
+            if above not in [*tables][:place]:  # otherwise the mistakes of its own table are reported
                 faults += unknown((*path, "base"), "scaffold", [above], known)
         elif made := _scaffold(name, {k: v for k, v in table.items() if k != "base"}, known.get(above), faults):
             found[name] = made
@@ -101,7 +101,7 @@ def _scaffold(name: str, table: dict[str, Any], old: Scaffold | None, faults: li
     given = merged(spelt(old) if old else {"trace_tag": None}, table)
     if table.get("messages"):
         given = {**given, "template": PROBLEM, **table}
-    with collected(wrong, *path, "code" if given.get("code") else "answer_kind"):  # another package's code or grader
+    with collected(wrong, *path, "code" if given.get("code") else "answer_kind"):  # errors of a plug-in or a grader
         if given.get("code"):
             given = _with_code(table, given)
         if found := validated(Scaffold, {**given, "name": name}, path, wrong):
@@ -113,8 +113,8 @@ def _scaffold(name: str, table: dict[str, Any], old: Scaffold | None, faults: li
 
 
 def _with_code(table: Tables, given: dict[str, Any]) -> dict[str, Any]:
-    """Return a table whose missing fields are taken from another package's code. The code is recorded with its version.
-    Raise UserError for code that does not define a scaffold."""
+    """Return a table whose missing fields come from a plug-in, which is recorded with its version. Raise UserError if
+    the plug-in does not define a scaffold."""
     code = plugins.pinned("varband.scaffolds", str(given["code"]))
     own = plugins.plugged("varband.scaffolds", code)
     if hasattr(own, "parse") != hasattr(own, "solved"):
@@ -171,8 +171,8 @@ def _unclosed(s: Scaffold) -> Iterator[tuple[str, str]]:
 
 
 def _unreadable(s: Scaffold) -> Iterator[tuple[str, str]]:
-    """Yield a mistake for each stop string that would cut off an answer, and for each example that violates the
-    scaffold's format."""
+    """Yield a mistake for each stop string that would cut off an answer, and for each example that is not in the
+    scaffold's own form."""
     by_prompt = f"<{s.trace_tag}>" if s.trace_opened else ""
     whole = s.answer_in_form(PROBE).removeprefix(by_prompt)
     ends = "}" if s.answer_form == "boxed" else "</answer>"

@@ -1,5 +1,5 @@
-"""The settings of a study: applied from `--set path.to.field=value` and the options that abbreviate one, and listed
-with range, default and description for `varband study settings` and the docs."""
+"""The settings of a study. They are set by `--set path.to.field=value` and by options that abbreviate one of them.
+`varband study settings` and the docs list them with range, default and description."""
 
 import json
 import tomllib
@@ -29,7 +29,7 @@ class Short(NamedTuple):
     several: bool = False
 
 
-#: By their names in the command line's functions and in forms.
+#: The short options, by their names in the functions of the command line and in forms.
 SHORT = {
     "arms": Short("--arms", "arms", "Arms to compare, comma-separated."),
     "seeds": Short("--seeds", "seeds", "Training seeds, comma-separated; '' skips training."),
@@ -44,7 +44,7 @@ SHORT = {
 
 
 def short_settings(options: Mapping[str, object]) -> tuple[str, ...]:
-    """Return the settings that the given short options stand for.
+    """Return the settings that these short options set.
 
     >>> short_settings({"arms": ("panel", "thinking"), "limit": 3, "seeds": (), "engine": "auto"})
     ('arms=panel,thinking', 'pool.limit=3')
@@ -57,7 +57,7 @@ def short_settings(options: Mapping[str, object]) -> tuple[str, ...]:
 
 def overridden(profile: Profile, settings: Sequence[str]) -> Profile:
     """Apply `path.to.field=value` settings. Lessons, benchmarks and objectives are chosen by name; `benchmarks=[]`
-    means none. Errors: Raise UserError naming every unknown field and every invalid value.
+    means none. Raise UserError with every unknown field and every invalid value.
 
     >>> from flows.study.profiles import DEMO
     >>> overridden(DEMO, ["screening.group_size=16"]).screening.group_size
@@ -80,8 +80,8 @@ def overridden(profile: Profile, settings: Sequence[str]) -> Profile:
 
 
 def typed_value(text: str, old: object = None) -> Any:
-    """Return the value of text that was typed after `--set field=`: as TOML has it, else the text; lists also without
-    brackets. old: the present value of the field.
+    """Return the value of a text after `--set field=`: as TOML reads it, or else the text. Lists may lack brackets.
+    old: the current value of the field.
 
     >>> typed_value("(1, 2)", [0]), typed_value("true", False), typed_value("panel,thinking", []), typed_value("3", "m")
     ([1, 2], True, ['panel', 'thinking'], '3')
@@ -97,8 +97,8 @@ def typed_value(text: str, old: object = None) -> Any:
 
 
 class Setting(NamedTuple):
-    """A setting as it is listed. tables: those of a study file that have it, "" for the file itself. values: type and
-    range, in words. default: as TOML; empty if the setting is required."""
+    """A setting in a list. tables: those of a study file that may contain it; "" is the file itself. values: type and
+    range, as text. default: as TOML; empty if the setting is required."""
 
     tables: tuple[str, ...]
     name: str
@@ -112,7 +112,7 @@ class Setting(NamedTuple):
 
 
 def listed() -> Iterator[Setting]:
-    """Yield the settings of a study, its own first and then those of its tables, each record once."""
+    """Yield the settings of a study: first its own, and then those of its tables, each record once."""
     schema = TypeAdapter(Profile).json_schema()
     known = {"Profile": schema, "ArmTable": TypeAdapter(ArmTable).json_schema(), **schema["$defs"]}
     tables: dict[str, list[str]] = {}
@@ -140,7 +140,7 @@ def _value(value: Any) -> str:
     return '"none"' if value is None else f"{value:g}" if isinstance(value, float) else json.dumps(value)
 
 
-#: Keywords of JSON schema that bound a number, in words.
+#: The words for JSON schema's limits of a number.
 BOUNDS = {"minimum": "at least", "maximum": "at most", "exclusiveMinimum": "above", "exclusiveMaximum": "below"}
 
 

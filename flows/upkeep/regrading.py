@@ -1,5 +1,5 @@
-"""Regrade every stored rollout with the active grader: which verdicts and figures change, and which artifacts depend on
-them."""
+"""Grade every stored rollout again with the active grader. Report which verdicts and figures change, and which
+artifacts depend on them."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -21,8 +21,8 @@ from tasks.stage import toolbox
 
 @dataclass(slots=True)
 class Regraded:
-    """The result of regrading a store. artifacts: one entry for each with changed rows. ledger: counts of rollouts that
-    are only in the ledger. stored: rollouts kept with their texts; counts imported without texts cannot be regraded."""
+    """The result of regrading a store. artifacts: one entry for each artifact with changed rows. ledger: counts of
+    rollouts that are only in the ledger. stored: rollouts with their texts; imported counts cannot be graded again."""
 
     version: str
     changes: pa.Table
@@ -32,7 +32,7 @@ class Regraded:
     stored: int = 0
 
     def sentences(self) -> Iterator[str]:
-        """The summary in sentences; details are in the tables `changes` and `figures`."""
+        """Yield the summary in sentences. Details are in the tables `changes` and `figures`."""
         if not self.stored:
             yield "this store has no rollouts with their texts, so nothing can be graded again"
             return
@@ -66,7 +66,7 @@ class Regraded:
 
 
 def regrade_store(store: Store) -> Regraded:
-    """Make a regraded artifact beside each one whose verdicts change, and report changes elsewhere in the ledger."""
+    """Make a regraded artifact for each one whose verdicts change, and report changes elsewhere in the ledger."""
     grader = toolbox().grader
     found = Regraded(grader.version, CHANGES.empty_table())
     flips, artifacts = [found.changes], []
@@ -99,7 +99,7 @@ def regrade_store(store: Store) -> Regraded:
         found.stored += 0 if rest is None else rest.num_rows
         if rest is None or set(rest["grader_version"].to_pylist()) <= {found.version}:
             continue
-        # ledger entries of earlier versions name no scaffold; the arm's scaffold of today reads them
+        # ledger entries of earlier versions name no scaffold, so the arm's current scaffold reads them
         reads = scaffolds.get(str(about.get("scaffold"))) if about.get("scaffold") else None
         if reads is None and (about.get("scaffold") or set(rest["arm"].to_pylist()) - ARMS.keys()):
             unread += rest.num_rows
@@ -123,7 +123,7 @@ def by_pool(store: Store) -> dict[Pool, list[Rollouts]]:
 
 
 def _descendants(store: Store, ref: Ref) -> list[str]:
-    """Return the artifacts made from `ref`, directly or indirectly."""
+    """Return the artifacts that were made from `ref`, also through others."""
     every = {one: store.manifest(one) for one in store.refs()}
     known = {one: m for one, m in every.items() if m.recipe.stage != "regrade_rollouts"}
     return sorted(str(one) for one in known if one != ref and ref in closure(known, [one]))

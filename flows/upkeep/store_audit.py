@@ -1,4 +1,4 @@
-"""Audit of a store: recompute claims, compare reports with their source rows, lint designs."""
+"""Audit of a store: recompute claims, compare reports with the rows that they were made from, and check designs."""
 
 from math import isclose
 from pathlib import Path
@@ -14,12 +14,12 @@ from storage.reading.views import helper_tables, inputs_of, views
 from tasks.measures.audit import audit_designs
 
 Row = dict[str, Any]
-#: Inputs of a report that its audit reads.
+#: The inputs of a report that its audit reads.
 DESIGN = ("pool", "splits", "screenings", "trainings", "final", "diversities")
 
 
 def audit(store: Store, claims: Path = CLAIMS) -> Row:
-    """Keys: claims, reports, findings, counts. Raise UserError if the store is empty or the claims are unreadable."""
+    """Return claims, reports, findings and counts. Raise UserError if the store is empty or the claims unreadable."""
     wanted = read_claims(claims)
     if not store.refs():
         raise UserError(
@@ -33,7 +33,7 @@ def audit(store: Store, claims: Path = CLAIMS) -> Row:
 
 
 def _report(store: Store, ref: Ref) -> list[Row]:
-    """Return one row per figure of a report's summary: whether it still follows from the input rows."""
+    """Return one row per figure in a report's summary: whether it still follows from the rows of the inputs."""
     recipe = store.manifest(ref).recipe
     about: Row = {"report": str(ref), "query": "report_summary"}
     if not store.has(ref):
@@ -58,7 +58,7 @@ def _report(store: Store, ref: Ref) -> list[Row]:
 
 
 def _findings(store: Store) -> list[Row]:
-    """Lints of every report's design, recomputed, and those in an imported study's audit artifact."""
+    """Return findings on the design of every report, computed again, and those in an imported study's audit."""
     found: list[Row] = []
     with stages_on(store):
         for ref in store.refs("report"):

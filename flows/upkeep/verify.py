@@ -1,4 +1,4 @@
-"""Verify a root: read every artifact, ledger shard and record, and check it against checksums and schema."""
+"""Verify a root: read every artifact, ledger shard and record, and compare it with checksums and schema."""
 
 import errno
 import os
@@ -23,15 +23,15 @@ from storage.records.spending import PRICES, Charge
 from tasks.domain.grading.grading import read_overrides
 
 DAMAGE = pa.schema([("what", pa.string()), ("path", pa.string()), ("problem", pa.string()), ("moved_to", pa.string())])
-#: Errors of the system that are about a file itself; others are about the machine, the network or the reader.
+#: System errors that are about a file itself. Others are about the machine, the network or the reader.
 OF_THE_FILE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EIO})
-#: Files that no command makes again.
+#: Kinds of files that no command makes again.
 NEEDED = ("charges", "register", "overrides", "prices")
 
 
 @dataclass(frozen=True, slots=True)
 class Thing:
-    """One file or artifact to check. look: raises if it is damaged. needed: it cannot be made again."""
+    """One file or artifact to check. look: raises an error if it is damaged. needed: no command makes it again."""
 
     what: str
     path: Path
@@ -42,21 +42,21 @@ class Thing:
         try:
             self.look(self.path)
         except (UserError, OSError, ValueError) as error:
-            # otherwise it was removed or replaced while it was read
+            # if the file does not exist now, it was removed or replaced while it was read
             return error if os.path.lexists(self.path) else None
         return None
 
 
 def verify(root: Path, *, repair: bool = False) -> tuple[pa.Table, int]:
-    """Return the damaged files (schema DAMAGE), and the number of files and artifacts that were read. repair: move
-    damaged files to `.damaged`; the original command makes them again. Files that are unreadable for other reasons
-    stay, and journals of charges, whose readable lines count. Raise UserError if the root does not exist."""
+    """Return the damaged files (schema DAMAGE), and how many files and artifacts were read. Raise UserError if the root
+    does not exist. repair: move damaged files to `.damaged`, so that the original command makes them again. Files that
+    are unreadable for other reasons stay, and so do journals of charges, whose readable lines still count."""
     if not root.is_dir():
         raise UserError(f"root {root}: is not a folder, so there is nothing to verify")
     examined, rows = 0, []
     for thing in things(root):
         examined += 1
-        # read twice, because a run may replace an artifact between the reads of two of its files
+        # read twice, because a run may replace an artifact while it is read
         if thing.fault() and (fault := thing.fault()):
             movable = repair and not thing.needed and _of_the_file(fault)
             moved = str(set_aside(root, thing.path).relative_to(root)) if movable else None
@@ -66,7 +66,7 @@ def verify(root: Path, *, repair: bool = False) -> tuple[pa.Table, int]:
 
 
 def things(root: Path) -> Iterator[Thing]:
-    """Yield every file and artifact of the root that can be checked, and unreadable folders."""
+    """Yield every file and artifact of the root that can be checked, and every unreadable folder."""
     store, closed = Store(root), list[OSError]()
     for _ in os.walk(root, onerror=closed.append):
         pass
@@ -106,7 +106,7 @@ def _artifact(store: Store, ref: Ref, manifest: Path) -> None:
 
 
 def _of_the_file(error: BaseException | None) -> bool:
-    """Return whether the error is about the content, not about permissions, the network or the number of open files."""
+    """Return whether an error is about the content, and not about permissions, the network or too many open files."""
     while error is not None:
         if isinstance(error, OSError) and error.errno is not None and error.errno not in OF_THE_FILE:
             return False
@@ -115,7 +115,7 @@ def _of_the_file(error: BaseException | None) -> bool:
 
 
 def _journal(path: Path) -> None:
-    """Check a file of a run's costs. A last line torn by a crash is not damage."""
+    """Check the file of a run's costs. A last line that a crash cut off is not damage."""
     for number, line in enumerate(path.read_bytes().splitlines()[:-1], 1):
         try:
             Charge.model_validate_json(line)
