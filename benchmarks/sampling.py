@@ -1,4 +1,4 @@
-"""The screening stage against a bare `LLM.generate` on the same prompts: tokens a second, and their ratio.
+"""The screening stage against vLLM's bare engine on the same prompts: tokens a second, and their ratio.
 
     python -m benchmarks.sampling [--model models/demo] [--problems 100] [--pool FILE]
 
@@ -103,13 +103,13 @@ def measure(args: argparse.Namespace, tools: Toolbox, store: Store, pool: Pool, 
     bare = statistics.median(rates.pop("bare"))
     print(f"\n{platform.machine()}, {os.cpu_count()} CPUs; {args.model.name}, {args.problems} × {args.group_size}")
     for how, rate in ((how, statistics.median(found)) for how, found in rates.items()):
-        print(f"stage, {how}: {rate:,.0f} tok/s, bare LLM.generate: {bare:,.0f} tok/s, ratio {rate / bare:.3f}")
+        print(f"stage, {how}: {rate:,.0f} tok/s, bare vLLM: {bare:,.0f} tok/s, ratio {rate / bare:.3f}")
 
 
 def bare_tokens(
     tools: Toolbox, store: Store, pool: Ref, policy: Policy, draw: Sampling, args: argparse.Namespace
 ) -> int:
-    """Tokens that `LLM.generate` writes for the prompts of the stage, each with its seed."""
+    """Tokens that vLLM's own engine writes for the prompts of the stage, each with its seed."""
     from tasks.engines.protocols import Decoding
     from tasks.engines.sampling.vllm import _sampling_params
 
@@ -124,10 +124,14 @@ def bare_tokens(
         params.append(_sampling_params(decoding, want.request_seed, logprobs=False))
     if generator._keeps:
         generator._call("keep_logprobs", False)
-    outputs = generator._llm.generate(prompts, params, use_tqdm=False)
+    engine, tokens = generator._engine, 0
+    for n, (prompt, decoding) in enumerate(zip(prompts, params, strict=True)):
+        engine.add_request(f"bare {n}", prompt, decoding)
+    while engine.has_unfinished_requests():
+        tokens += sum(len(o.outputs[0].token_ids) for o in engine.step() if o.finished)
     if generator._keeps:
         generator._call("keep_logprobs", True)
-    return sum(len(o.outputs[0].token_ids) for o in outputs)
+    return tokens
 
 
 if __name__ == "__main__":

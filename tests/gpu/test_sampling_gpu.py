@@ -64,7 +64,7 @@ def test_kept_logprobs_are_those_that_vllm_returns(generator: Any, monkeypatch: 
     released: list[int] = []
     monkeypatch.setattr(generator, "_completion", note)
     monkeypatch.setattr(sampling, "_sampling_params", to_the_end)
-    scheduler = generator._llm.llm_engine.engine_core.engine_core.scheduler
+    scheduler = generator._engine.engine_core.engine_core.scheduler
     preempt = scheduler._preempt_request
     monkeypatch.setattr(scheduler, "_preempt_request", lambda *a, **k: (released.append(1), preempt(*a, **k))[1])
     done = list(generator.generate(asked(160), None))
@@ -87,7 +87,7 @@ def test_other_weights_are_served_at_once_and_the_base_comes_back_to_the_bit(gen
     assert all(exact)
     from vllm.model_executor.layers.linear import LinearBase
 
-    worker = generator._llm.llm_engine.engine_core.engine_core.model_executor.driver_worker.worker
+    worker = generator._engine.engine_core.engine_core.model_executor.driver_worker.worker
     for name, module in worker.model_runner.get_model().named_modules():
         if isinstance(module, LinearBase):
             assert bool((module.weight == worker._base[name]).all())
@@ -127,7 +127,7 @@ def sampled(
 ) -> Sampled:
     made = sampling.VllmGenerator(base, hardware, rank, kv_cache)
     try:
-        cache = made._llm.llm_engine.vllm_config.cache_config
+        cache = made._engine.vllm_config.cache_config
         done = [sorted(made.generate(asked(16, 24), one), key=lambda c: c.key) for one in served]
         tokens = (cache.num_gpu_blocks or 0) * cache.block_size
         return Sampled(made.adapters, made._keeps, made.serving, tokens, done)

@@ -54,7 +54,7 @@ class VllmGenerator(PromptEncoder):
     name = "vllm"
 
     def __init__(self, model: Path, hardware: Hardware, lora_rank: int, kv_cache: KVCache = "full") -> None:
-        slot = slot_rank(lora_rank)
+        slot: Any = slot_rank(lora_rank)
         quiet_libraries()
         settle_threads()
         merges = lora_rank > 0 and merges_adapters(read_config(model), hardware)
@@ -79,12 +79,16 @@ class VllmGenerator(PromptEncoder):
         if not self._cpu and num_experts(read_config(model)) and (merges or not lora_rank):
             # vLLM's default is the old runner, which keeps no log-probs
             os.environ.setdefault("VLLM_USE_V2_MODEL_RUNNER", "1")
-        from vllm import LLM
+        from vllm import EngineArgs
+        from vllm.usage.usage_lib import UsageContext
+        from vllm.v1.engine.llm_engine import LLMEngine
+
+        from tasks.engines.sampling.steps_ahead import with_steps_ahead
 
         self._max_model_len, self._max_num_seqs = hardware.max_model_len, hardware.max_num_seqs
         self._burst = max(1, int(hardware.max_num_seqs * BURST))
         with children_see(sampler_gpus(hardware)), ending_with_this_process():
-            self._llm = LLM(
+            arguments = EngineArgs(
                 str(model),
                 max_model_len=hardware.max_model_len,
                 max_num_seqs=hardware.max_num_seqs,
@@ -107,6 +111,8 @@ class VllmGenerator(PromptEncoder):
                 seed=0,
                 **where,
             )
+            config = with_steps_ahead(arguments.create_engine_config(UsageContext.LLM_CLASS))
+            self._engine = LLMEngine.from_vllm_config(config, UsageContext.LLM_CLASS, disable_log_stats=True)
         able = self._call("abilities")
         if merges and not able["merge"]:
             raise UserError(
@@ -120,11 +126,11 @@ class VllmGenerator(PromptEncoder):
             self._call("keep_logprobs", True)
         self.adapters = "merged" if merges else "unmerged" if lora_rank else "none"
         logprobs = "kept by the sampler" if self._keeps else "returned a token"
-        sizes = self._llm.llm_engine.vllm_config.compilation_config.cudagraph_capture_sizes
+        sizes = self._engine.vllm_config.compilation_config.cudagraph_capture_sizes
         graphs = f"steps of 1 to {max(sizes)} tokens by CUDA graph, {len(sizes)} sizes" if sizes else "no CUDA graphs"
         cached = "" if kv_cache == "full" else f", keys and values in {kv_cache}"
         self.serving = f"adapters {self.adapters}, log-probs {logprobs}, {graphs}{cached}"
-        self._tokenizer = self._llm.get_tokenizer()
+        self._tokenizer = self._engine.get_tokenizer()
         self._ends = EndTokens(self._tokenizer, model)
         self._served: str | None = None
         self._lora_requests: dict[str, LoRARequest] = {}
@@ -132,7 +138,7 @@ class VllmGenerator(PromptEncoder):
 
     def generate(self, requests: Sequence[Request], adapter: ServedAdapter | None) -> Iterator[Completion]:
         check_lengths([*requests], self._max_model_len)
-        engine = self._llm.llm_engine
+        engine = self._engine
         lora = self._serve(adapter)
         if self._cpu:
             self._empty_prefix_cache()
@@ -152,7 +158,7 @@ class VllmGenerator(PromptEncoder):
         room = len(queue) if self._cpu else self._max_num_seqs - len(waiting)
         if room < min(len(queue), self._burst):
             return
-        engine = self._llm.llm_engine
+        engine = self._engine
         for _ in range(min(room, len(queue))):
             request = queue.popleft()
             self._requests += 1
@@ -173,7 +179,7 @@ class VllmGenerator(PromptEncoder):
         fetched = time.monotonic()
         while queue or waiting:
             self._admit(queue, waiting, lora)
-            outputs: list[Any] = self._llm.llm_engine.step()
+            outputs: list[Any] = self._engine.step()
             ended += [(*waiting.pop(o.request_id), o.outputs[0]) for o in outputs if o.finished]
             due = not self._keeps or not (queue or waiting) or time.monotonic() - fetched > FETCH_SECONDS
             if ended and due:
@@ -209,12 +215,12 @@ class VllmGenerator(PromptEncoder):
         return self._lora_requests[name]
 
     def _empty_prefix_cache(self) -> None:
-        if not self._llm.reset_prefix_cache():
+        if not self._engine.reset_prefix_cache():
             raise RuntimeError("vLLM's prefix cache is in use: keys of other weights would be served")
 
     def _call(self, method: str, *args: object) -> Any:
         """Call a function in all workers and return the first one's answer, because all answers are the same."""
-        return self._llm.collective_rpc(method, args=args)[0]
+        return self._engine.collective_rpc(method, args=args)[0]
 
     def _completion(self, request: Request, output: Any, logprobs_T: np.ndarray) -> Completion:
         token_ids = list(output.token_ids)
@@ -225,8 +231,8 @@ class VllmGenerator(PromptEncoder):
         return Completion(request.key, text, token_ids, logprobs_T, finish)
 
     def close(self) -> None:
-        self._llm.llm_engine.engine_core.shutdown()
-        del self._llm
+        self._engine.engine_core.shutdown()
+        del self._engine
 
 
 def _returned(output: Any) -> np.ndarray:

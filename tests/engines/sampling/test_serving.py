@@ -76,7 +76,7 @@ def test_a_gpu_starts_rollouts_in_bursts(generator: Any, monkeypatch: pytest.Mon
     monkeypatch.setattr(generator, "_cpu", False)
     monkeypatch.setattr(generator, "_max_num_seqs", 8)
     monkeypatch.setattr(generator, "_burst", 3)
-    engine, at_once, started = generator._llm.llm_engine, [], []
+    engine, at_once, started = generator._engine, [], []
     step, add = engine.step, engine.add_request
     monkeypatch.setattr(engine, "step", lambda: at_once.append(len(started)) or step())
     monkeypatch.setattr(engine, "add_request", lambda name, *a, **k: started.append(name) or add(name, *a, **k))
