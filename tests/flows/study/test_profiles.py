@@ -93,3 +93,9 @@ def test_objectives_that_train_alike_are_named() -> None:
     [sentence] = alike(profile_of("mine.toml", head + text))
     assert sentence.startswith("objectives 'as the study has it', 'clipped' train alike")
     assert not alike(profile_of("mine.toml", head + "[training]\nepochs = 2\n" + text))
+
+
+def test_a_study_is_described_by_its_own_numbers(tmp_path: Path) -> None:
+    """A report of 6 steps once had the profile's words below its title: "two arms, 40 steps"."""
+    study = Request(profile="demo", settings=("training.steps=6", "seeds=[0,1]")).study(Store(tmp_path), planning=True)
+    assert "6 steps of training under 2 seeds" in study.in_numbers
