@@ -84,7 +84,7 @@ class Hardware(Checked):
     """Share a machine's GPUs out among the arms. A model too large for one GPU gets 2, 4 or 8 per engine."""
     engine_process: Literal["inside", "core", "worker", "both"] = "inside"
     """Part of vLLM that runs in processes of its own: none (`inside`), scheduler and model (`core`), the model
-    (`worker`), or each (`both`). Many rollouts of a small model are faster with `core` or `both`."""
+    (`worker`), or each (`both`). Many rollouts of a small model are fastest with `both`."""
     adapters: Literal["auto", "merged", "unmerged"] = "auto"
     """`merged` into the weights (no cost per token), `unmerged` through vLLM's LoRA operations, or `auto`: merged
     where the model allows it."""

@@ -1,8 +1,8 @@
 """vLLM's configuration with three engine steps in flight instead of two. Imported only where vLLM is.
 
 While the GPU computes a step, vLLM prepares the next one on the CPU. For a small model that takes longer than the GPU
-needs, and the GPU waits. With a third step in flight 128 rollouts of a 1.5B model decoded in 2.9 instead of 3.9 ms a
-token on one H200.
+needs, and the GPU waits. With a third step in flight 128 rollouts of a 1.5B model took 3.4 instead of 3.8 s on one
+H200, and the KL of sampler and learner stayed at 1.8e-4 a token.
 
 A rollout's end is known one step later. vLLM drops the token computed beyond it, and its log-prob is never read.
 """
