@@ -1,5 +1,5 @@
-"""An OpenAI-compatible server: its address, key, requests and errors. Temporary faults are retried; faults that need
-money or time park the run.
+"""An OpenAI-compatible server: its address, key, requests and errors. Temporary faults are retried. Faults that need
+money or time pause the run (`Parked`).
 
 | answer | reaction |
 |---|---|
@@ -10,8 +10,8 @@ money or time park the run.
 | 401, 403 | the key is wrong: UserError |
 | any other 4xx | the request is wrong: Refused, a UserError with the server's message |
 
-The operator of the machine sets the key and the addresses that may receive the key; a study's settings alone cannot
-send it to another address.
+The operator of this machine sets the key, and the addresses that may get the key. So a study's settings alone cannot
+send the key to another address.
 """
 
 import math
@@ -32,14 +32,14 @@ from storage.errors import Parked, UserError
 from storage.roots import seconds_set
 
 PASSING = frozenset({408, 409, 425, 429, 500, 502, 503, 504})
-#: Codes and types of errors that need payment. Messages of rate limits mention quota and billing too.
+#: Codes and types of errors that ask for payment. Messages do not tell, because those of rate limits mention quota too.
 QUOTA_CODES = {"insufficient_quota", "insufficient_balance", "insufficient_credits", "payment_required"}
 QUOTA_CODES |= {"billing_hard_limit_reached", "billing_not_active"}
-#: Words of a 429 that a retry does not solve: "Add credits to continue".
+#: Words in an answer 429 for which a retry does not help, such as "Add credits to continue".
 MONEY = re.compile(r"\b(add|buy|purchase|top up|out of|no|insufficient)\b[^.]{0,20}\b(credits?|funds?|balance)\b", re.I)
 FIRST_PAUSE, LONGEST_PAUSE = 0.25, 20.0
 CONNECT_SECONDS = 30.0
-#: Shorter keys are not masked in messages: they are no secret, and may be part of any word.
+#: Shorter keys are not masked in messages. They are not secret, and could be part of any word.
 SECRET_CHARACTERS = 8
 
 T = TypeVar("T")
@@ -47,15 +47,15 @@ M = TypeVar("M", bound=BaseModel)
 
 
 class Refused(UserError):
-    """The server refuses a request as wrong, so a retry would not help."""
+    """The server rejects a request as wrong. A retry would not help."""
 
 
 class Garbled(ValueError):
-    """The server's answer is invalid: truncated, a proxy's page, or for another request. A retry may succeed."""
+    """The server's answer is invalid: truncated, a proxy's page, or the answer to another request. A retry may help."""
 
 
 def parsed(text: bytes, form: type[M]) -> M:
-    """Parse JSON into `form`. Raise Garbled if the answer has another form or is not JSON."""
+    """Parse JSON into `form`. Raise Garbled if the text is not JSON, or has another form."""
     try:
         return form.model_validate_json(text, strict=True)
     except ValidationError as error:
@@ -75,12 +75,12 @@ class _Models(BaseModel):
 
 
 def configured_address(address: str = "") -> str:
-    """Return the address from the study's settings, or else the operator's default."""
+    """Return the address in the study's settings, or else the operator's default."""
     return address or os.environ.get("VARBAND_OPENAI_BASE_URL", "")
 
 
 def endpoint_for(address: str = "") -> "Endpoint":
-    """Return the server at the address from the study's settings, or else the operator's default. Errors: UserError if
+    """Return the server at the address in the study's settings, or else at the operator's default. Raise UserError if
     the operator has a key and has not allowed this address, because the key would be sent there."""
     key = os.environ.get("VARBAND_OPENAI_API_KEY", "").strip()
     if not (key.isascii() and key.isprintable()):
@@ -96,7 +96,7 @@ def endpoint_for(address: str = "") -> "Endpoint":
 
 
 def _origin(url: str) -> httpx.URL:
-    """Return scheme, host and port. Errors: UserError for an invalid address, without repeating parts that may be
+    """Return scheme, host and port. Raise UserError for an invalid address; its message leaves out parts that may be
     secret."""
     try:
         found = httpx.URL(url)
@@ -112,14 +112,16 @@ def _origin(url: str) -> httpx.URL:
 
 
 class Endpoint:
-    """A server. `url` includes the version, e.g. http://10.0.0.5:8000/v1. The key is never shown or stored. All threads
-    share the endpoint; an answer to any thread shows that the server is up. Each thread has its own kept-alive
-    connection: with a shared pool httpcore checks every connection at every request, 10 times slower at 256 threads."""
+    """A server. `url` includes the version, such as http://10.0.0.5:8000/v1. The key is never shown or stored.
+
+    All threads share the endpoint, and an answer to any thread shows that the server is up. Each thread has its own
+    connection, because httpcore checks all connections of a pool at every request (10 times slower with 256 threads).
+    """
 
     def __init__(self, url: str, key: str | None) -> None:
         self._origin = _origin(url)
         self.url, self._key = url.rstrip("/"), key or ""
-        # without any answer for this long the run is parked; one answer is a rollout of many thousand tokens
+        # seconds without any answer after which the run pauses; one answer may be a rollout of many thousand tokens
         self._patience = seconds_set("VARBAND_OPENAI_PATIENCE", 300.0)
         self._reply, self._answered = seconds_set("VARBAND_OPENAI_TIMEOUT", 1800.0), -math.inf
         self._trust, self._thread = httpx.create_ssl_context(), threading.local()
@@ -140,7 +142,7 @@ class Endpoint:
         del self._thread.http
 
     def model(self, names: Collection[str] | None = None, served: str = "") -> str:
-        """Return the name under which the study's model is served. names, served, errors: see model_of."""
+        """Return the server's name for the study's model. names, served, errors: see model_of."""
         return self.ask(f"{self.url}/models", lambda text: model_of(text, self.url, names, served))
 
     def version(self) -> str:
@@ -151,7 +153,7 @@ class Endpoint:
         return "unknown"
 
     def load_adapter(self, name: str, folder: Path) -> None:
-        """Load an adapter unless it is loaded already. Raise UserError if the server cannot load the adapter."""
+        """Load an adapter that is not loaded yet. Raise UserError if the server cannot load it."""
         body = {"lora_name": name, "lora_path": str(folder.resolve())}
         try:
             self.ask(f"{self.url}/load_lora_adapter", lambda text: None, body)
@@ -171,8 +173,8 @@ class Endpoint:
         body: dict[str, Any] | None = None,
         stop: threading.Event | None = None,
     ) -> T:
-        """Send a request (POST with a body, else GET) and return `read` of the answer; retry if it raises Garbled.
-        stop: set to end retries. Errors: as in the table of the module's docstring."""
+        """Send a request (POST with a body, else GET), and return `read` of the answer. Retry if that raises Garbled.
+        The table at the top of this module lists the errors. stop: ends retries when it is set."""
         stop, pause, failing = stop or threading.Event(), FIRST_PAUSE, math.inf
         while True:
             wait, silent = 0.0, "did not answer"
@@ -205,7 +207,7 @@ class Endpoint:
             stop.wait(max(wait, pause * random.uniform(0.5, 1.0)))
 
     def _refuse(self, status: int, words: str, codes: set[str]) -> None:
-        """Raise for an answer that a retry would not change."""
+        """Raise an error for an answer that a retry would not change."""
         if status == 402 or (status == 429 and (codes & QUOTA_CODES or MONEY.search(words))):
             raise Parked(
                 f"{self.url} refuses further requests ({words}); finished rollouts are kept: pay there and run the same"
@@ -217,7 +219,7 @@ class Endpoint:
             raise Refused(f"{self.url}: {status} {words}")
 
     def _plain(self, words: str) -> str:
-        """Return a server's message without the key, which some servers repeat, and unprintable characters."""
+        """Return a server's message without unprintable characters, and without the key, which some servers repeat."""
         words = words.replace(self._key, "…") if len(self._key) >= SECRET_CHARACTERS else words
         return "".join(c if c.isprintable() else " " for c in words)
 
@@ -241,9 +243,10 @@ def _retry_after(header: str | None) -> float:
 
 
 def model_of(text: bytes, url: str, names: Collection[str] | None, served: str = "") -> str:
-    """Return the name under which a server lists the base model. Adapters name the base model as their parent, and
-    aliases have its folder. names: possible names of the study's model; None accepts any model. served: the exact name,
-    if set. Errors: UserError for another model, for several models, and for an answer that is not a list of models."""
+    """Return the server's name for the base model, from its list of models. Adapters in the list name the base model as
+    their parent, and aliases have its folder. Raise UserError for another model, for several models, and for an answer
+    that is not a list of models. names: possible names of the study's model; None accepts any. served: the exact name,
+    if set."""
     try:
         bases = {one.id: one.root or one.id for one in parsed(text, _Models).data if not one.parent}
     except Garbled as error:

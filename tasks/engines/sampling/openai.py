@@ -1,15 +1,15 @@
 """Sampling by a server with the OpenAI completions protocol, such as `vllm serve` on another host.
 
-Prompts are sent as token ids; sampled ids and log-probs come back, so that such rollouts can be trained on. Every
-request is its own HTTP call, which the server batches. Finished rollouts are yielded before an error is raised. The
-owner of the server starts it; recipes assume
+Prompts are sent as token ids, and sampled ids and log-probs come back, so that such rollouts can be trained on. Every
+request is an HTTP call of its own, and the server makes batches. Finished rollouts are yielded before an error is
+raised. The owner of the server starts it. We assume
     vllm serve MODEL --logprobs-mode processed_logprobs --enable-lora --max-lora-rank 32
-and, to evaluate adapters, VLLM_ALLOW_RUNTIME_LORA_UPDATING=1 and access of both sides to the artifact root.
+and, for evaluating adapters, VLLM_ALLOW_RUNTIME_LORA_UPDATING=1 and access of both sides to the artifact root.
 
 `TextGenerator` samples from a server that returns text without token ids and log-probs, such as a provider of closed
-models. The server applies its own chat template and counts its tokens. Stop strings are not sent, because such servers
-leave them out of the text, and some refuse them; the text is cut here. A parameter or protocol that the server refuses
-is left out from then on, until it has answered once.
+models. The server applies its own chat template and counts its tokens. The text is cut at stop strings here and not by
+the server, because such servers remove stop strings from the text, and some reject them. A parameter or protocol that
+the server rejects is left out from then on, if this happens before its first answer.
 """
 
 import queue
@@ -36,13 +36,13 @@ from tasks.engines.protocols import Completion, Finish, Request
 from tasks.engines.sampling.endpoint import Garbled, Refused, endpoint_for, parsed
 from tasks.engines.sampling.prompts import EndTokens, PromptEncoder, check_lengths, vocabulary_of
 
-#: Overrides of the model's generation_config.json, whose defaults may truncate or change the sampled distribution.
+#: Settings that override the model's generation_config.json, which may truncate or change the sampled distribution.
 NEUTRAL = {"top_k": 0, "min_p": 0.0, "repetition_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0}
-#: vLLM writes this for a log-prob of minus infinity, which JSON cannot hold.
+#: What vLLM writes for a log-prob of minus infinity, which JSON cannot contain.
 NO_LOGPROB = -9998.0
-#: The largest number of connections; more gain nothing and cost a thread each.
+#: Most connections. More would gain nothing, and cost a thread each.
 MOST_CONNECTIONS = 256
-#: Rounding may make a log-prob slightly positive.
+#: A log-prob. Rounding may make it slightly positive.
 Logprob = Annotated[float, Field(le=1e-3)]
 
 
@@ -94,7 +94,7 @@ class OpenAIGenerator(PromptEncoder):
         self._loaded: set[str] = set()
 
     def generate(self, requests: Sequence[Request], adapter: ServedAdapter | None) -> Iterator[Completion]:
-        """Yield completions as they finish. Errors, after them: Parked if the provider refuses or stays down."""
+        """Yield completions as they finish. Then raise Parked if the provider rejects requests or does not answer."""
         check_lengths([*requests], self._max_model_len)
         model = self._served(adapter)
         todo = requests if isinstance(requests, deque) else deque(requests)
@@ -125,12 +125,13 @@ class OpenAIGenerator(PromptEncoder):
         done: queue.SimpleQueue[Completion | BaseException | None],
         stop: threading.Event,
     ) -> None:
-        """Serve requests on one connection until none is left or another one failed. Errors go through `done`."""
+        """Serve requests on one connection until none is left, or until another one failed. Errors go through
+        `done`."""
         try:
             while todo and not stop.is_set():
                 try:
                     request = todo.popleft()
-                except IndexError:  # another connection took the last one
+                except IndexError:  # another connection took the last request
                     break
                 done.put(self._completed(model, request, stop))
         except BaseException as error:
@@ -162,8 +163,8 @@ class OpenAIGenerator(PromptEncoder):
         }
 
     def _completion(self, request: Request, model: str, text: bytes) -> Completion:
-        """Return the completion in an answer. model: the requested one; a gateway may use another. Errors: Garbled;
-        UserError if the server does not return token ids and log-probs."""
+        """Return the completion in an answer. Raise Garbled, or UserError if the server returns no token ids and
+        log-probs. model: the requested model; a gateway may use another one."""
         answer = parsed(text, Answer)
         choice = answer.choices[0]
         if choice.text is None or choice.finish_reason not in get_args(Finish):
@@ -188,7 +189,7 @@ class OpenAIGenerator(PromptEncoder):
         return Completion(request.key, text_of, ids, logprobs_T, choice.finish_reason)  # type: ignore[arg-type]
 
     def _served(self, adapter: ServedAdapter | None) -> str:
-        """Return the model's name on the server; load an adapter there once, under its own name."""
+        """Return the model's name on the server. An adapter is loaded there once, under its own name."""
         if adapter is None:
             return self._model
         if (name := served_name(adapter)) not in self._loaded:
@@ -201,7 +202,7 @@ class OpenAIGenerator(PromptEncoder):
         self._endpoint.close()
 
 
-# Servers that return text only.
+# ---- servers that return only text
 
 
 CUT = ("length", "max_tokens")
@@ -209,7 +210,7 @@ CUT = ("length", "max_tokens")
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """The form of requests. chat: send plain prompts as a user message too. without: omitted parameters."""
+    """The form of requests. chat: send a plain prompt as a user message, too. without: parameters to leave out."""
 
     chat: bool = False
     without: frozenset[str] = frozenset()
@@ -227,8 +228,8 @@ class Form:
         return path, {"model": model, **text, **{n: v for n, v in sampling.items() if n not in self.without}}
 
     def after(self, refusal: str, request: Request) -> "Form | None":
-        """Return another form that the server may accept; None if there is none. A temperature
-        or top_p may be left out of the request only if it is 1, the protocol's default.
+        """Return another form that the server may accept, or None. A temperature or top_p of 1 may be left out, because
+        1 is the protocol's default. Other values stay in the request.
 
         >>> from tasks.engines.protocols import Decoding
         >>> request = Request(0, (), 0, Decoding(max_tokens=5))
@@ -243,7 +244,7 @@ class Form:
 
 
 class TextGenerator(OpenAIGenerator):
-    """Samples from a model that only a server has. model: its name there."""
+    """Samples from a model that only a server has. model: its name on the server."""
 
     name = "openai-text"
 
@@ -255,7 +256,7 @@ class TextGenerator(OpenAIGenerator):
         self._form, self._answered, self._changing = Form(), False, threading.Lock()
 
     def encode(self, scaffold: Scaffold, problem: str, begun: str = "") -> tuple[int, ...]:
-        """Return no token ids: the server has the tokenizer. Errors: UserError for a given start of the completion."""
+        """Return no token ids, because the server has the tokenizer. Raise UserError for a given start (`begun`)."""
         if begun:
             raise UserError(f"{self._model} is only on a server and cannot continue a completion that is given")
         return ()
@@ -275,7 +276,7 @@ class TextGenerator(OpenAIGenerator):
                         self._form = other
 
     def _read(self, request: Request, text: bytes) -> Completion:
-        """Return the completion in the server's answer. Errors: Garbled; UserError if the server counts no tokens."""
+        """Return the completion in the server's answer. Raise Garbled, or UserError if the server counts no tokens."""
         answer = parsed(text, Answer)
         choice, usage = answer.choices[0], answer.usage
         if choice.finish_reason == "error":

@@ -1,4 +1,4 @@
-"""Prompts as token ids, equal for every engine, and the check that prompts contain no problem of the pool."""
+"""Prompts as token ids, equal for all engines, and the check that a prompt contains no problem of the pool."""
 
 import json
 import re
@@ -13,21 +13,21 @@ from tasks.engines.model_files import TODAY
 from tasks.engines.protocols import Generator, Request
 from tasks.engines.sampling.sampler import RolloutRequest
 
-#: Files that name the end tokens, in the order of transformers and vLLM.
+#: Files that name the end tokens, in the order in which transformers and vLLM read them.
 CONFIGS = ("generation_config.json", "config.json")
 
 
 def vocabulary_of(tokenizer: Any, model: Path) -> int:
-    """Return one above the largest token id that a model can sample; its head may be wider than its tokenizer."""
+    """Return one more than the largest token id that a model can sample. Its head may be wider than its tokenizer."""
     config = _config(model / "config.json")
     widths = (part.get("vocab_size") for part in (config, config.get("text_config", {})))
     return max(len(tokenizer), *(width for width in widths if isinstance(width, int)), 0)
 
 
 def encode_prompt(tokenizer: Any, scaffold: Scaffold, problem: str, begun: str = "") -> tuple[int, ...]:
-    """Return the token ids of a problem's prompt; a chat prompt becomes its messages, or one user message, and the
-    template's generation prompt. A plain prompt has the tokenizer's BOS exactly once and never an EOS at the end.
-    begun: start of the completion."""
+    """Return the token ids of a problem's prompt. A chat prompt has its messages (or one user message) and the
+    template's generation prompt. Another prompt has the tokenizer's BOS exactly once, and no EOS at its end. begun:
+    start of the completion."""
     text = scaffold.prompt(problem)
     if scaffold.chat or not isinstance(text, str):
         text = chat_text(tokenizer, text, enable_thinking=scaffold.enable_thinking)
@@ -41,8 +41,8 @@ def encode_prompt(tokenizer: Any, scaffold: Scaffold, problem: str, begun: str =
 
 
 def chat_text(tokenizer: Any, prompt: Prompt, *, enable_thinking: bool) -> str:
-    """Return messages, or a text as one user message, in the chat template. A template that inserts the current date
-    gets the constant TODAY. Errors: UserError for a model without a chat template."""
+    """Return messages in the chat template, or a text as one user message. A template that inserts the current date
+    gets TODAY. Raise UserError for a model without a chat template."""
     if tokenizer.chat_template is None:
         raise UserError(
             f"{tokenizer.name_or_path}: the model folder has no chat template, which this arm needs;"
@@ -58,7 +58,7 @@ def chat_text(tokenizer: Any, prompt: Prompt, *, enable_thinking: bool) -> str:
 
 
 def default_system_prompt(tokenizer: Any) -> bool:
-    """Return whether a chat template writes a system prompt of its own where the messages have none."""
+    """Return whether a chat template adds a system prompt of its own if the messages have none."""
     user = {"role": "user", "content": "?"}
     alone, replaced = (
         chat_text(tokenizer, [*system, user], enable_thinking=False)
@@ -68,8 +68,8 @@ def default_system_prompt(tokenizer: Any) -> bool:
 
 
 def opens_trace(model: Path, scaffold: Scaffold) -> bool | None:
-    """Return whether this model's chat template ends the prompt with the opening tag of the scaffold's trace. Return
-    None if the scaffold has no chat or no tag, or the model no tokenizer or template."""
+    """Return whether this model's chat template ends the prompt with the opening tag of the scaffold's trace; None if
+    the scaffold has no chat or no tag, or if the model has no tokenizer or template."""
     if not scaffold.chat or scaffold.trace_tag is None or (tokenizer := loaded_tokenizer(model)) is None:
         return None
     if tokenizer.chat_template is None:
@@ -79,7 +79,7 @@ def opens_trace(model: Path, scaffold: Scaffold) -> bool | None:
 
 
 class PromptEncoder:
-    """The part of every engine that encodes prompts."""
+    """The part of an engine that encodes prompts. All engines share it."""
 
     _tokenizer: Any
 
@@ -89,7 +89,7 @@ class PromptEncoder:
 
 
 class EndTokens:
-    """The tokens that end a completion: the tokenizer's EOS and those of the model's generation_config.json."""
+    """The tokens that end a completion: the tokenizer's EOS, and those in the model's generation_config.json."""
 
     def __init__(self, tokenizer: Any, model: Path) -> None:
         file = next((model / name for name in CONFIGS if (model / name).is_file()), model / CONFIGS[0])
@@ -98,13 +98,13 @@ class EndTokens:
         self.ids = {*(ends if isinstance(ends, list) else [ends]), tokenizer.eos_token_id} - {None}
 
     def text_of(self, token_ids: Sequence[int], stop: Sequence[str]) -> str:
-        """Return a completion's text up to its first stop string, even within a token, or its end token."""
+        """Return the text of a completion up to its first stop string (even within a token) or its end token."""
         kept = token_ids[:-1] if token_ids[-1] in self.ids else token_ids
         text = self._tokenizer.decode(kept, skip_special_tokens=False)
         return text[: min((i + len(s) for s in stop if (i := text.find(s)) >= 0), default=None)]
 
     def without(self, text: str, token_ids: Sequence[int]) -> str:
-        """Return a completion's text without its end token."""
+        """Return the text of a completion without its end token."""
         ended = bool(token_ids) and token_ids[-1] in self.ids
         return text.removesuffix(self._tokenizer.decode([token_ids[-1]])) if ended else text
 
@@ -117,8 +117,8 @@ def _config(file: Path) -> dict[str, Any]:
 
 
 def loaded_tokenizer(model: Path) -> Any:
-    """Return the tokenizer of a model folder; None if it cannot be loaded, which the engine reports. With a
-    tokenizer.json it avoids AutoTokenizer, which imports torch and takes seconds."""
+    """Return the tokenizer of a model folder; None if it cannot be loaded, which the engine will report. If there is a
+    tokenizer.json, avoid AutoTokenizer, which imports torch and takes seconds."""
     quiet_libraries()
     import transformers
 
@@ -131,13 +131,13 @@ def loaded_tokenizer(model: Path) -> Any:
         return None
 
 
-#: The number of complete prompts that are tokenised to find the longest.
+#: Number of complete prompts that are encoded to find the longest one.
 _CANDIDATES = 16
 
 
 def longest_prompt(tokenizer: Any, scaffold: Scaffold, problems: Sequence[str]) -> tuple[int, int, float]:
     """Return (index, tokens) of the longest prompt, and the mean tokens of all prompts. Only the longest problems are
-    tokenised within their prompts: a template adds about the same to each, unless the scaffold is a program."""
+    encoded inside their prompts, because a template adds about the same to each, unless the scaffold is a program."""
     alone = [len(ids) for ids in tokenizer(list(problems), add_special_tokens=False, verbose=False)["input_ids"]]
     by_length = sorted(range(len(problems)), key=lambda place: -alone[place])
     tried = by_length if scaffold.code else by_length[:_CANDIDATES]
@@ -155,31 +155,31 @@ def check_lengths(requests: Sequence[Request], max_model_len: int) -> None:
 
 
 def prompt_length(request: RolloutRequest, generator: Generator) -> int:
-    """Return the tokens of a request's prompt, including the start of its completion."""
+    """Return the tokens of a request's prompt, with the start of its completion."""
     return len(generator.encode(request.policy.scaffold, request.problem, request.begun))
 
 
 def unfitting(length: int, max_tokens: int, context: int) -> str:
-    """Return the reason why a prompt cannot be completed, or an empty string."""
+    """Return why a prompt cannot be completed; empty if it can."""
     if length + max_tokens <= context:
         return ""
     return f"a prompt of {length} tokens and max_tokens={max_tokens} do not fit the context of {context}"
 
 
-#: The least characters of a problem that is searched in the whole prompt; shorter ones, such as 1+1, match by chance.
+#: A problem is searched in the whole prompt if it has this many characters. Shorter ones, such as 1+1, match by chance.
 LOOKED_FOR = 12
 #: Delimiters of LaTeX mathematics, and characters without a width.
 UNSEEN = re.compile(r"\\?\$|\\[()\[\]]|[\u00ad\u200b-\u200d\u2060\ufeff]")
-#: Signs that may end a problem; without `!`, which may be a factorial.
+#: Signs that may end a problem, without `!`, which may be a factorial.
 ENDS = " .:?;…。．？！：；؟۔।"
 _OPERATOR = r"(?:[-+*/^×·÷−]|\\(?:times|cdot|div)\b)"
-#: Not followed by text that makes it a longer problem: a word or number, or an operator and its operand.
+#: No text may follow that would make it a longer problem: a word, a number, or an operator with its operand.
 _ENDED = rf"(?![^\W_]|[.,][0-9]|[%!]|_[0-9{{]| ?\([0-9])(?!(?: {_OPERATOR} |{_OPERATOR})(?:[0-9({{\\]|[a-z](?![a-z])))"
 
 
 def refuse_leaked_problems(scaffold: Scaffold, problems: Iterable[str]) -> None:
-    """Raise UserError if the scaffold's own prompt contains one of the problems, as an example or in its text: the
-    prompt would leak the gold. Spaces, capitals and LaTeX delimiters are ignored."""
+    """Raise UserError if the scaffold's own prompt contains a problem, in an example or in its text, because the prompt
+    could then show its gold. Spaces, capitals and LaTeX delimiters make no difference."""
     text = _plain(scaffold.prompt_text(""))
     examples = {_plain(one.problem).rstrip(ENDS) for one in scaffold.examples}
     for problem in dict.fromkeys(problems):
@@ -193,7 +193,7 @@ def refuse_leaked_problems(scaffold: Scaffold, problems: Iterable[str]) -> None:
 
 
 def _plain(text: str) -> str:
-    """Normalise spaces, capitals and LaTeX delimiters.
+    """Return a text with normalised spaces, in lower case and without LaTeX delimiters.
 
     >>> _plain(" What is\\n$1\u200b + 1$? ")
     'what is 1 + 1?'
@@ -202,12 +202,12 @@ def _plain(text: str) -> str:
 
 
 def stands_in(bare: str, text: str) -> bool:
-    """Return whether a text contains a problem as a whole, not as part of a longer expression.
+    """Return whether a text contains the whole problem, and not only inside a longer expression.
 
     >>> stands_in("5 + 12 =", "5 + 12 = 17"), stands_in("5 + 12 =", "2 * 5 + 12 = 22"), stands_in("1 + 1", "1 + 1 + 1")
     (True, False, False)
     """
-    if bare not in text:  # avoids compiling a pattern for each of thousands of problems
+    if bare not in text:  # so that no pattern is compiled for thousands of problems
         return False
     led_to = r"(?<![.,])(?<![-+*/^×·÷−] )" if bare[0].isdigit() or bare[0] in "(\\" else ""
     return re.search(rf"(?<![^\W_]){led_to}{re.escape(bare)}{_ENDED}", text) is not None

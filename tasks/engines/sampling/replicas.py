@@ -1,6 +1,6 @@
-"""Several engines of one model, each on its own GPUs: a request goes to the one with the least work.
+"""Several engines of one model, each on its own GPUs. A request goes to the engine with the least work.
 
-A replica is a process that runs one vLLM engine, and ends when the pipe to its starter closes.
+A replica is a process that runs one vLLM engine. It ends when the pipe to its parent process closes.
 """
 
 import subprocess
@@ -24,7 +24,7 @@ from tasks.engines.protocols import Completion, Request
 from tasks.engines.sampling.prompts import PromptEncoder, check_lengths
 from tasks.engines.sampling.vllm import sampler_gpus
 
-#: A queue that another thread fills is polled this often.
+#: Seconds between two looks at a queue that another thread fills.
 POLL_SECONDS = 0.05
 _GONE = "a sampling replica ended early, see its output above; the same command resumes the run"
 
@@ -36,14 +36,14 @@ class _Replica:
     at_work: set[int] = field(default_factory=set)
 
     def send(self, message: object) -> None:
-        """Send a message. Errors: Parked if the replica has ended."""
+        """Send a message. Raise Parked if the replica has ended."""
         try:
             self.pipe.send(message)
         except OSError as error:
             raise Parked(_GONE) from error
 
     def receive(self) -> Any:
-        """Return the next answer, or raise the replica's error. Errors: Parked if the replica has ended."""
+        """Return the next answer, or raise the replica's error. Raise Parked if the replica has ended."""
         try:
             answer = self.pipe.recv()
         except (EOFError, OSError) as error:
@@ -54,7 +54,7 @@ class _Replica:
 
     def finish(self) -> None:
         """Abort requests in progress, because the call that made them has ended."""
-        with suppress(EOFError, OSError):  # reported by `receive`
+        with suppress(EOFError, OSError):  # `receive` reports it
             self.pipe.send(None)
             while not isinstance(self.pipe.recv(), Ended):
                 pass
@@ -99,7 +99,7 @@ class ReplicatedGenerator(PromptEncoder):
                 one.finish()
 
     def _hand_out(self, queue: deque[Request]) -> None:
-        """Send each request to the replica with the least work, while any has room."""
+        """Send requests to the replica with the least work, while a replica has room."""
         while queue:
             least = min(self._replicas, key=lambda one: len(one.at_work))
             if len(least.at_work) >= self._room:
@@ -119,7 +119,7 @@ class ReplicatedGenerator(PromptEncoder):
 
 
 def _shares(hardware: Hardware) -> list[list[str]]:
-    """Return the GPUs of each replica, none on a machine without GPUs. Raise UserError if there are too few GPUs."""
+    """Return the GPUs of each replica, or none on a machine without GPUs. Raise UserError if there are too few."""
     import torch
 
     if not torch.cuda.is_available():
@@ -131,7 +131,7 @@ def _shares(hardware: Hardware) -> list[list[str]]:
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """The start of a call of `generate`; requests follow one by one, then None."""
+    """The start of a call of `generate`. Its requests follow one by one, and then None."""
 
     adapter: ServedAdapter | None
 
@@ -141,13 +141,13 @@ class Ended:
 
 
 def main(pipe: Connection) -> None:
-    """Run a replica: one call after another, until the pipe is closed."""
+    """Run a replica: one call after another, until the pipe closes."""
     from tasks.engines.sampling.vllm import VllmGenerator
 
     model, hardware, lora_rank, kv_cache = pipe.recv()
     try:
         engine = VllmGenerator(model, hardware, lora_rank, kv_cache)
-    except Exception as error:  # the starter's to raise
+    except Exception as error:  # sent to the parent process, which raises it
         pipe.send(_sendable(error))
         return
     pipe.send((engine.name, engine.version, engine.serving, engine.adapters))
@@ -161,7 +161,7 @@ def main(pipe: Connection) -> None:
                     pipe.send(completion)
                     if feed.over:
                         break
-        except Exception as error:  # the starter's to raise
+        except Exception as error:  # sent to the parent process, which raises it
             pipe.send(_sendable(error))
         while not feed.over:
             feed.take()
@@ -178,8 +178,8 @@ def _listen(pipe: Connection, inbox: SimpleQueue[Any]) -> None:
 
 
 class _Feed(deque[Request]):
-    """The queue of requests of one call, filled from the pipe and emptied by the engine. over: the call has ended;
-    running requests are then aborted."""
+    """The queue of requests of one call, which the pipe fills and the engine empties. over: the call has ended, and
+    running requests are aborted."""
 
     def __init__(self, inbox: SimpleQueue[Any]) -> None:
         super().__init__()
@@ -191,7 +191,7 @@ class _Feed(deque[Request]):
         return len(self) > 0
 
     def wait(self) -> bool:
-        """Wait for a request; return False if no more will come."""
+        """Wait for a request. Return False if no more will come."""
         while not (len(self) or self.over):
             self.take()
         return len(self) > 0 and not self.over
@@ -204,7 +204,8 @@ class _Feed(deque[Request]):
 
 
 def _sendable(error: Exception) -> Exception:
-    """Return an error that can be pickled: others than UserError and Parked as RuntimeError with traceback."""
+    """Return an error that can be pickled. Errors other than UserError and Parked become RuntimeError with
+    traceback."""
     if type(error) in (UserError, Parked):
         return error
     words = RuntimeError(f"{type(error).__name__}: {error}")
@@ -213,6 +214,6 @@ def _sendable(error: Exception) -> Exception:
 
 
 if __name__ == "__main__":
-    from tasks.engines.sampling import replicas  # pickled classes need the module's import name
+    from tasks.engines.sampling import replicas  # because pickled classes need the module's import name
 
     replicas.main(Connection(int(sys.argv[1])))

@@ -1,7 +1,7 @@
-"""Check that an engine samples from the intended weights, before any of its rollouts is stored.
+"""Check that an engine samples from the intended weights, before any of its rollouts counts.
 
-After every change of weights the learner scores a few of the first sampled tokens, and the log-probs of engine and
-learner are compared. Rounding changes log-probs by a known amount; other weights change them by more.
+After every change of weights the learner scores some of the first sampled tokens, and its log-probs are compared with
+the engine's. Rounding changes log-probs by a known amount; wrong weights change them by more.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,37 +14,37 @@ from storage.errors import UserError
 from tasks.domain.grpo.packing import PromptGroup, Trajectory
 from tasks.domain.policies import Sampling
 
-#: Scored tokens: at most TOKENS, at most EACH per rollout, at least ENOUGH.
+#: Number of scored tokens: at most TOKENS in all, at most EACH per rollout, and at least ENOUGH.
 TOKENS, EACH, ENOUGH = 512, 64, 64
-#: Rows of the forward pass; a rollout with a longer prompt is scored only if there is no other.
+#: Rows of the forward pass. A rollout with a longer prompt is scored only if there is no other rollout.
 ROWS = 8192
 
 
 class Limits(NamedTuple):
-    """Limits of `gap`, in nats. Up to `doubtful` the difference is rounding. Between both limits weights count as wrong
-    if the base model fits twice as well; above `wrong` they always do."""
+    """Limits of `gap`, in nats. Up to `doubtful` the difference is rounding. Above `wrong` the weights are wrong.
+    Between the two they are wrong if the base model without the adapter fits twice as well."""
 
     doubtful: float
     wrong: float
 
 
-#: Engine and learner in float32; the largest measured distance was 1.1e-4 (a mixture).
+#: For engine and learner in float32. The largest measured gap was 1.1e-4 (a mixture).
 EXACT = Limits(1e-3, 1e-2)
-#: Either in bfloat16. Measured: at most 0.028 (KL of 4e-4 per token) for right weights, with merged and unmerged
-#: adapters, mixtures and dense models; 0.19 to 0.27 for another adapter or none, 0.09 if adapters are a tenth as large.
-#: The limit allows seven of 512 tokens to differ by 1 nat, as in a mixture.
+#: If one of the two is in bfloat16. Measured with merged and unmerged adapters, mixtures and dense models: at most
+#: 0.028 (KL of 4e-4 per token) for the right weights; 0.19 to 0.27 for another adapter or none; 0.09 if adapters are a
+#: tenth as large. At the limit, seven of 512 tokens may differ by 1 nat, as happens in a mixture.
 ROUNDED = Limits(0.06, 0.12)
 
 
 class Score(Protocol):
-    """Return the learner's log-probs of the tokens of each completion, concatenated. base: without the adapter."""
+    """Returns the learner's log-probs of the tokens of all completions, in one vector. base: without the adapter."""
 
     def __call__(self, groups: Sequence[PromptGroup], temperature: float, *, base: bool = False) -> np.ndarray: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
-    """A few sampled tokens. behaviour_K: their log-probs by the engine."""
+    """Some sampled tokens. behaviour_K: the engine's log-probs of them."""
 
     groups: Sequence[PromptGroup]
     behaviour_K: np.ndarray
@@ -53,8 +53,8 @@ class Sampled:
 
 
 def few(rows: Sequence[tuple[Sampling, Mapping[str, Any]]]) -> Sampled | None:
-    """Choose tokens to score from rows of the ledger, all with the first row's sampling; None if there are too few.
-    Greedy rollouts have log-probs at temperature 1."""
+    """Return tokens to score from rows of the ledger that have the first row's sampling; None if they are too few. The
+    log-probs of greedy rollouts are those at temperature 1."""
     how = rows[0][0]
     alike = [row for sampling, row in rows if (sampling.temperature, sampling.top_p) == (how.temperature, how.top_p)]
     found: dict[tuple[int, ...], list[Trajectory]] = {}
@@ -76,11 +76,11 @@ def few(rows: Sequence[tuple[Sampling, Mapping[str, Any]]]) -> Sampled | None:
 
 
 def gap(sampled: Sampled, learned_K: np.ndarray) -> float:
-    """Return the root mean square difference between the engine's and the learner's log-probs, each clipped to 1.
+    """Return the root mean square difference between the log-probs of engine and learner, each clipped to 1.
 
-    Squares separate the two cases best: other weights differ much at few tokens, rounding differs little at many. With
-    top_p, a token may be up to 1 / top_p times as probable, so the gap is the distance from this range. In a mixture
-    one token in a thousand may differ much, because rounding selects another expert.
+    Squares separate the cases best: wrong weights give large differences at few tokens, rounding gives small ones at
+    many. With top_p a token may be up to 1 / top_p times as probable, so the difference is the distance from this
+    range. In a mixture one token in a thousand may differ much, because rounding selects another expert.
 
     >>> one = Sampled((), np.log([0.5, 0.2]), 1.0, 1.0)
     >>> round(gap(one, np.log([0.5, 0.1])), 3)  # log 2 / sqrt 2
@@ -88,12 +88,12 @@ def gap(sampled: Sampled, learned_K: np.ndarray) -> float:
     """
     more_K = sampled.behaviour_K.astype(np.float64) - learned_K
     away_K = np.maximum(-more_K, more_K + np.log(sampled.top_p))
-    # NaN counts as the largest distance
+    # NaN counts as the largest difference
     return float(np.sqrt((np.nan_to_num(np.clip(away_K, 0, 1), nan=1.0) ** 2).mean()))
 
 
 def refuse_other_weights(sampled: Sampled, score: Score, limits: Limits, who: str, engine: str) -> float:
-    """Return the gap. who: description of the policy. Errors: UserError if the engine samples from other weights."""
+    """Return the gap. Raise UserError if the engine samples from other weights. who: description of the policy."""
     found = gap(sampled, score(sampled.groups, sampled.temperature))
     if found <= limits.doubtful:
         return found

