@@ -9,7 +9,7 @@ from cli import options
 from cli.report import report_named, rows_of
 from flows import exported
 from flows.exported import FORMATS
-from flows.imported import bring
+from flows.imported import import_rollouts
 from flows.running.plan import plan
 from flows.running.tracking import send_finished, token, tracker_run
 from flows.study.request import Request
@@ -55,7 +55,7 @@ def study(target: Path, run: str | None, without: str | None, renew: bool, root:
     others = f"{copied.others:,} artifacts differ in {target} and stay (see --renew)" if copied.others else ""
     onward = f"use it with --root {target}, and --model sha256:… if the base model is not on that machine"
     lines = filter(None, (f"{made}, {copied.bytes / 1e6:.1f} MB{light}", others, onward))
-    options.tell(copied, lines, json=as_json)
+    options.print_result(copied, lines, json=as_json)
 
 
 @export.command()
@@ -105,7 +105,7 @@ def rollouts(ref: str, folder: Path, form: str, root: Path, as_json: bool) -> No
     found = find(root, ref)
     folder.mkdir(parents=True, exist_ok=True)
     files = [str(path) for path in FORMATS[form](Store(root), found, folder)]
-    options.tell({"source": str(found), "files": files}, files, json=as_json)
+    options.print_result({"source": str(found), "files": files}, files, json=as_json)
 
 
 @export.command()
@@ -132,7 +132,7 @@ def push(ref: str, name: str, private: bool, root: Path, as_json: bool) -> None:
     are uploaded as a dataset. Log in with `hf auth login` or set HF_TOKEN."""
     found = find(root, ref)
     where = exported.push(Store(root), found, name, private=private)
-    options.tell({"source": str(found), "url": where}, [where], json=as_json)
+    options.print_result({"source": str(found), "url": where}, [where], json=as_json)
 
 
 @export.command()
@@ -179,7 +179,7 @@ def gallery(ref: str, problems: str, rollouts: str, each: int, output: Path | No
     written = write(page, output or Path(f"gallery-{name}.html"))
     titles = [item.title for item in page.items]
     result = {"source": page.source, "file": str(written), "problems": titles}
-    options.tell(result, [str(written)], json=as_json)
+    options.print_result(result, [str(written)], json=as_json)
 
 
 @click.command("import")
@@ -205,7 +205,7 @@ def import_(
     """
     store = Store(root)
     store.prepare()
-    done = bring(files, arms, pool, name, store)
+    done = import_rollouts(files, arms, pool, name, store)
     lines = list[str]()
     for one in done.entered:
         words = f"{one.arm}: {one.rollouts} rollouts, {one.new} of them new, {one.correct} correct"
@@ -213,4 +213,4 @@ def import_(
             words += f"; the other tool's verdict differs on {one.disagreements} of {one.judged}"
         lines.append(words)
     lines += [*done.notes, f"wrote {done.study}; next: varband run {done.study}{root_option(store.root)}"]
-    options.tell(done, lines, json=as_json)
+    options.print_result(done, lines, json=as_json)

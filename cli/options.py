@@ -48,7 +48,7 @@ def write_json(value: object) -> None:
     sys.stdout.flush()
 
 
-def tell(value: object, lines: Iterable[str], *, json: bool) -> None:
+def print_result(value: object, lines: Iterable[str], *, json: bool) -> None:
     """Write a result to standard output, as JSON or as lines."""
     if json:
         write_json(value)

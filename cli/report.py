@@ -72,7 +72,7 @@ def report(
     files = [str(output / f"{found}.{ending}") for ending in ("html", "md")]
     for file in files:
         Path(file).write_bytes((store.files(Ref.parse(found)) / f"report{Path(file).suffix}").read_bytes())
-    options.tell({"report": found, "files": files}, files, json=as_json)
+    options.print_result({"report": found, "files": files}, files, json=as_json)
 
 
 def _compare(root: Path, one: str, other: str, *, as_json: bool) -> None:

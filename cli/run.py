@@ -153,13 +153,15 @@ def submit(
     of_all = [*([f"--time={limit_of_time}"] if limit_of_time else []), *more]
     commands = [*slurm_jobs(charging.run, root, count, of_all, partition=partition, gpus=gpus)]
     if dry_run:
-        options.tell(commands, map(shlex.join, commands), json=as_json)
+        options.print_result(commands, map(shlex.join, commands), json=as_json)
         return
     store.prepare()
     record = queue(study, store, steps, charging, request.as_json())
     ids = submit_jobs(commands)
     write_run(root, record.model_copy(update={"job": ids[0]}))
-    options.tell({"run": charging.run, "jobs": ids}, [f"{charging.run}: submitted as {', '.join(ids)}"], json=as_json)
+    options.print_result(
+        {"run": charging.run, "jobs": ids}, [f"{charging.run}: submitted as {', '.join(ids)}"], json=as_json
+    )
 
 
 @click.command()
@@ -195,7 +197,7 @@ def resume(run: str, root: Path, budget: str | None, anyway: bool, shared: bool,
 
         if resume_suspended(record.flow_run, record.budget, budget, anyway=anyway):
             resumed = {"run": record.id, "flow_run": record.flow_run}
-            options.tell(resumed, [f"{run}: resumed on the server; a worker continues it"], json=as_json)
+            options.print_result(resumed, [f"{run}: resumed on the server; a worker continues it"], json=as_json)
             return
     request = Request.from_json(record.request)
     request = replace(request, settings=(*request.settings, *(["gate.anyway=true"] if anyway else [])))

@@ -53,7 +53,7 @@ def deploy(study: str | None, pools: tuple[str, ...], image: str, as_json: bool)
     """
     types = {name: of_type for name, _, of_type in (pool.partition("=") for pool in pools)}
     registered = [*register(_deployments_of(study) if study else (), PoolTypes(types, image))]
-    options.tell({"registered": registered}, registered, json=as_json)
+    options.print_result({"registered": registered}, registered, json=as_json)
 
 
 def _deployments_of(word: str) -> tuple[Deployment, ...]:

@@ -147,7 +147,7 @@ def settings(word: str, as_json: bool) -> None:
     found = [one for one in listed() if any(word in name for name in one.names)]
     rows = [{"names": s.names, "values": s.values, "default": s.default, "meaning": s.meaning} for s in found]
     lines = (f"{', '.join(s.names)}  ({s.values}; default: {s.default or 'none'})\n    {s.meaning}" for s in found)
-    options.tell(rows, lines, json=as_json)
+    options.print_result(rows, lines, json=as_json)
 
 
 @study.command()
@@ -161,7 +161,7 @@ def diff(one: str, other: str | None, as_json: bool) -> None:
     found = differences(before, after)
     rows = [{"setting": path, "before": left, "after": right} for path, (left, right) in found.items()]
     lines = [f"{path}: {value_text(left)} → {value_text(right)}" for path, (left, right) in found.items()]
-    options.tell(rows, lines or [f"{before.called} and {after.called} have equal settings"], json=as_json)
+    options.print_result(rows, lines or [f"{before.called} and {after.called} have equal settings"], json=as_json)
 
 
 @study.command()
@@ -181,4 +181,4 @@ def register(root: Path, names: tuple[str, ...], rule: str | None, as_json: bool
     digest = registered(root, entry)
     when = "after sampling had begun" if entry.sampled else "before sampling"
     lines = [f"{entry.study}: registered {when}, {entry.at}", entry.rule, f"{register_path(root)}: entry {digest[:16]}"]
-    options.tell(entry.model_dump() | {"sha256": digest}, lines, json=as_json)
+    options.print_result(entry.model_dump() | {"sha256": digest}, lines, json=as_json)

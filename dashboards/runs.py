@@ -116,7 +116,7 @@ def _now(metric: str) -> None:
         st.progress(min(1.0, share), f"{run.id} · {run.at or 'starting'} · {run.stages_done} of {run.stages} stages")
     if steps.num_rows:
         _chart(steps, metric, (), "ref")
-        last = recorded.standing(steps)
+        last = recorded.training_states(steps)
         st.caption(" · ".join(f"{row['arm']} seed {row['seed']} at step {row['steps']}" for row in last.to_pylist()))
         table(last)
 

@@ -42,7 +42,7 @@ HEAD = """\
 
 
 @dataclass(frozen=True, slots=True)
-class Brought:
+class ArmRollouts:
     """The rollouts of an arm, by problem in the order of the files. tool: the tool that sampled them. files: names."""
 
     arm: str
@@ -57,7 +57,7 @@ class Brought:
         rows = [[key, one.completion] for key in keys for one in self.groups[key][:size]]
         return hashlib.sha256(orjson.dumps([self.arm, rows])).hexdigest()
 
-    def in_words(self) -> Brought:
+    def in_words(self) -> ArmRollouts:
         """Return the arm with lengths in words, which can be compared with files without token counts."""
 
         def counted(one: Foreign) -> Foreign:
@@ -88,7 +88,7 @@ class Import:
     notes: Sequence[str]
 
 
-def bring(files: Sequence[Path], arms: Sequence[str], pool: Path | None, name: str, store: Store) -> Import:
+def import_rollouts(files: Sequence[Path], arms: Sequence[str], pool: Path | None, name: str, store: Store) -> Import:
     """Enter the rollouts of files (or of the files in folders), and write the study NAME.toml and its
     NAME-problems.jsonl. If a file is wrong, raise UserError before anything is written. arms: the arm of each file, or
     one for all; by default the arm in the file, or the file's name. pool: problems with golds, if the files have
@@ -121,14 +121,14 @@ def bring(files: Sequence[Path], arms: Sequence[str], pool: Path | None, name: s
         raise UserError(f"{', '.join(again)}: several files have this arm; give each an --arm, or one --arm for all")
     if len(arms) == 1 and len(tools := sorted({tool for _, tool, _ in read})) > 1:
         raise UserError(f"--arm {arms[0]} would merge several tools ({', '.join(tools)}): give one --arm per file")
-    brought = [Brought(arm, *_origin(origins[arm]), of_arm) for arm, of_arm in groups.items()]
-    keys, size = _common(brought)
-    notes += _left_out(brought, keys, size)
-    uncounted = [one.arm for one in brought if any(x.num_tokens is None for x in one.rollouts(keys, size))]
+    imported = [ArmRollouts(arm, *_origin(origins[arm]), of_arm) for arm, of_arm in groups.items()]
+    keys, size = _common(imported)
+    notes += _left_out(imported, keys, size)
+    uncounted = [one.arm for one in imported if any(x.num_tokens is None for x in one.rollouts(keys, size))]
     if uncounted:
         notes.append(f"{', '.join(uncounted)}: without token counts; all lengths are numbers of words and signs")
-        brought = [one.in_words() for one in brought]
-    text = _study_text(name, brought, keys, size, counted=not uncounted)
+        imported = [one.in_words() for one in imported]
+    text = _study_text(name, imported, keys, size, counted=not uncounted)
     study_file, problem_file = Path(f"{name}.toml"), Path(f"{name}-problems.jsonl")
     lines = [orjson.dumps({**problems[key], "source": name, "source_id": f"{n:05d}"}) for n, key in enumerate(keys)]
     written = {problem_file: b"\n".join(lines) + b"\n", study_file: text.encode()}
@@ -139,7 +139,7 @@ def bring(files: Sequence[Path], arms: Sequence[str], pool: Path | None, name: s
     problem_file.write_bytes(written[problem_file])
     try:
         study = Request(profile=str(study_file), text=text).study(store)
-        entered = _enter(study, store, brought, size, len(keys), notes)
+        entered = _enter(study, store, imported, size, len(keys), notes)
     except BaseException:
         if new:
             problem_file.unlink()
@@ -182,13 +182,13 @@ def _problem_of(one: Foreign, known: Mapping[str, Row]) -> Row | str:
     return "their problems are not in the pool; give one that has them"
 
 
-def _common(brought: Sequence[Brought]) -> tuple[list[str], int]:
+def _common(imported: Sequence[ArmRollouts]) -> tuple[list[str], int]:
     """Return the problems that all arms have, and the number of rollouts per problem that keeps the most rollouts.
     Raise UserError if the arms have no problem in common."""
     least = {
-        key: min(len(one.groups[key]) for one in brought)
-        for key in brought[0].groups
-        if all(key in one.groups for one in brought)
+        key: min(len(one.groups[key]) for one in imported)
+        for key in imported[0].groups
+        if all(key in one.groups for one in imported)
     }
     if not least:
         raise UserError(
@@ -198,8 +198,8 @@ def _common(brought: Sequence[Brought]) -> tuple[list[str], int]:
     return [key for key, n in least.items() if n >= size], size
 
 
-def _left_out(brought: Sequence[Brought], keys: Sequence[str], size: int) -> Iterable[str]:
-    for one in brought:
+def _left_out(imported: Sequence[ArmRollouts], keys: Sequence[str], size: int) -> Iterable[str]:
+    for one in imported:
         if others := len(one.groups) - len(keys):
             yield f"{one.arm}: problems left out because not every arm has {size} rollouts of them: {others}"
         if beyond := sum(len(one.groups[key]) - size for key in keys):
@@ -211,9 +211,9 @@ def _left_out(brought: Sequence[Brought], keys: Sequence[str], size: int) -> Ite
             yield f"{one.arm}: {unknown} of {len(rollouts)} rollouts have no finish reason and count as finished"
 
 
-def _study_text(name: str, brought: Sequence[Brought], keys: Sequence[str], size: int, *, counted: bool) -> str:
-    lengths = [x.num_tokens or 0 for one in brought for x in one.rollouts(keys, size)]
-    arms = [one.arm for one in brought]
+def _study_text(name: str, imported: Sequence[ArmRollouts], keys: Sequence[str], size: int, *, counted: bool) -> str:
+    lengths = [x.num_tokens or 0 for one in imported for x in one.rollouts(keys, size)]
+    arms = [one.arm for one in imported]
     which = (
         f"which of {', '.join(arms[:-1])} and {arms[-1]} solves more?" if arms[1:] else f"what does {arms[0]} solve?"
     )
@@ -230,24 +230,24 @@ def _study_text(name: str, brought: Sequence[Brought], keys: Sequence[str], size
         "scaffolds": {"imported": {"template": "{problem}", "trace_tag": "none", "answer_form": "final", "stop": []}},
         "arms": {
             one.arm: {"scaffold": "imported", "model": f"sha256:{one.digest(size, keys)}", "trained_as": "none"}
-            for one in brought
+            for one in imported
         },
     }
-    files = ", ".join(f"{one.files} ({one.tool})" for one in brought)
+    files = ", ".join(f"{one.files} ({one.tool})" for one in imported)
     return HEAD.format(name=name, size=size, problems=len(keys), files=files) + tomli_w.dumps(tables)
 
 
 def _enter(
-    study: Study, store: Store, brought: Sequence[Brought], size: int, problems: int, notes: list[str]
+    study: Study, store: Store, imported: Sequence[ArmRollouts], size: int, problems: int, notes: list[str]
 ) -> list[Entered]:
     """Grade the rollouts, and append those that the ledger lacks, one shard per arm."""
     p, book, sampling = study.profile, Ledger(store.root), study.profile.final.sampling
-    found, shards = list[Entered](), list[tuple[pa.Table, Policy, Brought]]()
+    found, shards = list[Entered](), list[tuple[pa.Table, Policy, ArmRollouts]]()
     with stages_of(study, store):
         rows = store.read(prepare(study).studied.pool, ["problem_id", "source", "problem", "gold"]).to_pylist()
         if gone := problems - len(rows):
             notes.append(f"{gone} problems are left out by the checks of their golds: varband pool")
-        for one in brought:
+        for one in imported:
             policy = Policy(arm=one.arm, model=study.models[one.arm], scaffold=p.arm(one.arm).scaffold)
             taken = [(row, n, x) for row in rows for n, x in enumerate(one.groups[_plain(row["problem"])][:size])]
             table = pa.Table.from_pylist([_entry(row, n, x, policy, one) for row, n, x in taken], schema=LEDGER)
@@ -266,7 +266,7 @@ def _enter(
     return found
 
 
-def _entry(row: Row, n: int, one: Foreign, policy: Policy, brought: Brought) -> Row:
+def _entry(row: Row, n: int, one: Foreign, policy: Policy, imported: ArmRollouts) -> Row:
     """Return a row of the ledger without a verdict."""
     return {
         "problem_id": row["problem_id"],
@@ -290,6 +290,6 @@ def _entry(row: Row, n: int, one: Foreign, policy: Policy, brought: Brought) -> 
         "prompt_ids": [],
         "token_ids": one.token_ids,
         "logprobs": one.logprobs,
-        "engine": f"imported from {brought.tool}",
+        "engine": f"imported from {imported.tool}",
         "verdict_elsewhere": one.correct,
     }

@@ -38,7 +38,7 @@ _ended: set[str] = set()
 
 
 @contextmanager
-def beating(beat: Callable[[], None], every: float = BEAT_SECONDS) -> Iterator[None]:
+def heartbeats(beat: Callable[[], None], every: float = BEAT_SECONDS) -> Iterator[None]:
     """Call `beat` every few seconds from another thread while the block runs."""
     over = threading.Event()
 
@@ -161,7 +161,7 @@ class Leases:
         """Raise Parked if another process took over a lease because this process was silent for too long."""
         if not self.held or time.monotonic() - self._renewed < SILENCE_SECONDS / 2:
             return
-        self._beat()
+        self._heartbeat()
         for name, keys in list(self.held):
             mine = (self.holder, keys)
             # write the lease again, so that a process that is taking it over must read it again
@@ -251,8 +251,8 @@ class Leases:
         with self._lock:
             if self._inside == 0:
                 self.holder = uuid.uuid4().hex
-                self._beat()
-                self._heart.enter_context(beating(self._beat, BEAT_SECONDS))
+                self._heartbeat()
+                self._heart.enter_context(heartbeats(self._heartbeat, BEAT_SECONDS))
             self._inside += 1
         try:
             yield
@@ -265,7 +265,7 @@ class Leases:
                     with suppress(UserError), impatient():
                         self.documents.delete(_of(self.holder))
 
-    def _beat(self) -> None:
+    def _heartbeat(self) -> None:
         began, me = time.monotonic(), psutil.Process()
         state = {"machine": machine(), "host": socket.gethostname(), "pid": me.pid, "started": me.create_time()}
         state["command"] = self.command

@@ -27,7 +27,7 @@ MANIFEST = "manifest.json"
 #: Folders with many objects, which listings of artifacts and records leave out.
 BULKY = (".leases", ".work", "ledger", "spending")
 #: Seconds for which the state of an artifact is cached.
-BELIEVED_SECONDS = 20.0
+CACHED_SECONDS = 20.0
 #: The upload of a younger file of the working copy may not have finished.
 UNDERWAY_SECONDS = 60.0
 #: Number of records and manifests that are read at the same time.
@@ -111,7 +111,7 @@ class Mirror(Objects):
     def refresh(self, ref: Ref, *, files: bool = True, now: bool = False) -> None:
         """Update the working copy of one artifact. files: also the files other than rows."""
         local = self.root / ref.kind / str(ref)
-        if not now and self._believed(str(ref), local / MANIFEST):
+        if not now and self._is_recent(str(ref), local / MANIFEST):
             return
         remote = self.get(f"{ref.kind}/{ref}/{MANIFEST}")
         try:
@@ -137,10 +137,10 @@ class Mirror(Objects):
     def _remember(self, what: str, path: Path) -> None:
         self._heard[what] = time.monotonic(), _changed(path)
 
-    def _believed(self, what: str, path: Path) -> bool:
+    def _is_recent(self, what: str, path: Path) -> bool:
         """Return whether the cached state is recent, and no other process has replaced the file in the meantime."""
-        when, changed = self._heard.get(what, (-BELIEVED_SECONDS, 0))
-        return time.monotonic() - when < BELIEVED_SECONDS and _changed(path) == changed
+        when, changed = self._heard.get(what, (-CACHED_SECONDS, 0))
+        return time.monotonic() - when < CACHED_SECONDS and _changed(path) == changed
 
     def _fetch(self, ref: Ref, manifest: dict[str, Any], raw: bytes, wanted: Iterable[str]) -> None:
         aside = self.root / ".scratch" / f"pull-{ref}-{uuid.uuid4().hex}"
@@ -211,7 +211,7 @@ class Mirror(Objects):
 
     def refresh_names(self) -> None:
         """Download the manifests of all artifacts and the records of runs."""
-        if self._believed("", self.root / ADDRESS):
+        if self._is_recent("", self.root / ADDRESS):
             return
         began, listed = time.time(), self.list("", but=BULKY)
         small = {name: one for name, one in listed.items() if _is_manifest(name) or name.startswith("runs/")}

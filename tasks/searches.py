@@ -89,11 +89,11 @@ class Tree:
     round: int = 0
     ended: bool = False
     _rounds: Any = field(init=False)
-    _asked: Round = field(init=False)
+    _requested: Round = field(init=False)
 
     def __post_init__(self) -> None:
         self._rounds = self.method.rounds(self.problem["problem"])
-        self._asked = self._next(None)
+        self._requested = self._next(None)
 
     def key(self, ask: Ask) -> Key:
         return ask.context(self.problem["problem_id"]), ask.index
@@ -128,24 +128,24 @@ class Tree:
     def lacking(self) -> dict[Key, Ask]:
         """Return the missing requests of the next round. In advance, add as many certain later requests as there are
         results, so that rounds of single rollouts are sampled in batches of two, four and eight."""
-        wanted = list(self._asked.asks)
-        for ask in self._asked.asks:
+        wanted = list(self._requested.asks)
+        for ask in self._requested.asks:
             if ask.question is None and not ask.end and self.key(ask) not in self.hand:
                 ahead = range(ask.index + 1, min(2 * ask.index + 1, self.method.sure))
                 wanted += [replace(ask, index=index) for index in ahead]
         return {self.key(ask): ask for ask in wanted if self.key(ask) not in self.hand}
 
-    def go_on(self) -> None:
+    def advance(self) -> None:
         """Process complete rounds until a round is incomplete or the search has ended."""
-        while not self.ended and all(self.key(ask) in self.hand for ask in self._asked.asks):
+        while not self.ended and all(self.key(ask) in self.hand for ask in self._requested.asks):
             came = self._take()
             if came:
-                self._tell_apart()
-                self._asked = self._next([self._called(c) for c in self.seen])
+                self._update_classes()
+                self._requested = self._next([self._called(c) for c in self.seen])
             if not came or self.spent >= self.terms.tokens:
                 self._rounds.close()
                 self.ended = True
-            self._choose(self._asked.answer)
+            self._choose(self._requested.answer)
             self.round += 1
 
     def _next(self, given: Sequence[Candidate] | None) -> Round:
@@ -170,7 +170,7 @@ class Tree:
     def _take(self) -> bool:
         """Add the round's candidates to those seen so far. Return False if all of them were cut off."""
         some = False
-        for ask in self._asked.asks:
+        for ask in self._requested.asks:
             context, index = self.key(ask)
             came, name = self.hand[context, index], f"{context}/{index}"
             some |= isinstance(came, Came)
@@ -192,7 +192,7 @@ class Tree:
             return candidate
         return replace(candidate, answer=self.canonical[candidate.answer or ""])
 
-    def _tell_apart(self) -> None:
+    def _update_classes(self) -> None:
         """Update the classes of this search's answers. The first answer of a class is the name of the class."""
         given = [c.answer or "" for c in answered(self.seen)]
         texts, kind = sorted({*given}), self.terms.policy.scaffold.answer_kind
@@ -224,7 +224,7 @@ def too_long(request: RolloutRequest, terms: Terms, length: int | None = None) -
     return unfitting(length, request.max_tokens, terms.context)
 
 
-def hand_over(pending: Sequence[Asked], rows: Sequence[dict[str, Any]], terms: Terms) -> None:
+def give_results(pending: Sequence[Asked], rows: Sequence[dict[str, Any]], terms: Terms) -> None:
     """Give ledger rows to their trees, as candidates for the methods."""
     scaffold, graders = terms.policy.scaffold, toolbox().graders()
     paths = [_path(one, row, terms) for one, row in zip(pending, rows, strict=True)]
@@ -326,9 +326,9 @@ def _in_batches(trees: Sequence[Tree], terms: Terms, total: SamplingStats, size:
         if pending:
             requests = [request for _, _, request in pending]
             total.add(ensure_rollouts(requests, terms.adapter, terms.policy.model, terms.lora_rank))
-            hand_over(pending, entered(requests).to_pylist(), terms)
+            give_results(pending, entered(requests).to_pylist(), terms)
         for tree in turn:
-            tree.go_on()
+            tree.advance()
         queue.extend(tree for tree in turn if not tree.ended)
         say(trees)
 
@@ -379,10 +379,10 @@ class Stream:
         pending = [self.away.pop((request.problem_id, request.rollout)) for request, _ in rows]
         table = pa.Table.from_pylist([row for _, row in rows], schema=LEDGER)
         read = as_read_by(table, self.terms.policy, [request.gold for request, _ in rows])
-        hand_over(pending, read.to_pylist(), self.terms)
+        give_results(pending, read.to_pylist(), self.terms)
         touched = list({id(tree): tree for tree, _, _ in pending}.values())
         for tree in touched:
-            tree.go_on()
+            tree.advance()
         say(self.trees)
         return self._next(touched)
 
@@ -400,7 +400,7 @@ class Stream:
             pending = uncut(lacking, self.terms, self.had)
             there = [one for one in pending if is_entered(one[2], self.had)]
             if there:
-                hand_over(there, entered([request for _, _, request in there]).to_pylist(), self.terms)
+                give_results(there, entered([request for _, _, request in there]).to_pylist(), self.terms)
             for one in pending:
                 request = one[2]
                 if (request.problem_id, request.rollout) not in one[0].hand:
@@ -408,7 +408,7 @@ class Stream:
                     wanted.append(request)
             before = {id(tree): tree.round for tree in trees}
             for tree in trees:
-                tree.go_on()
+                tree.advance()
             trees = [tree for tree in trees if not tree.ended and tree.round > before[id(tree)]]
         return wanted
 

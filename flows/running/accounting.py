@@ -26,7 +26,7 @@ from flows.study.resolve import Study
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
 from storage.errors import ArmsFailed, Parked, Unreachable, UserError, disk_fault
-from storage.leases import beating
+from storage.leases import heartbeats
 from storage.objects import impatient, patient
 from storage.records.garbage import collecting
 from storage.records.runs import Amounts, Run, earlier_attempt, note_planned, now, write_run
@@ -100,7 +100,7 @@ def accounted(
             tracked(study.profile.tracking, of, store, meter.journal.spent, listener) as followed,
             stop_over_errors(),
             patient(),
-            beating(record.update),
+            heartbeats(record.update),
             metered(meter, followed) as charged,
         ):
             check_service(study, planned)

@@ -146,7 +146,7 @@ def prompt_lines(study: Study, store: Store, planned: Sequence[Planned]) -> Iter
         )
 
 
-def or_refusal(lines: Iterator[str], who: str) -> Iterator[str]:
+def error_as_line(lines: Iterator[str], who: str) -> Iterator[str]:
     """Yield the lines. If they raise an error, yield it as a line of the plan."""
     try:
         yield from lines

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from flows.running.costs import FILL, Cost, Estimator, total
-from flows.running.fit import Machine, memory_lines, or_refusal, problems_before_checks, prompt_lines
+from flows.running.fit import Machine, error_as_line, memory_lines, problems_before_checks, prompt_lines
 from flows.running.plan import Planned, plan, sampled_here, why_not
 from flows.study.machine import gpus_line
 from flows.study.models import DEMO_PROMPTS, SHIPPED
@@ -84,8 +84,8 @@ class Forecast:
             prose_golds(study, planned),
             *alike(study.profile),
             gpus_line(study.profile.hardware, num_gpus()),
-            *(or_refusal(memory_lines(study, machine, samplings), "this machine") if machine else ()),
-            *or_refusal(prompt_lines(study, store, planned), "the run"),
+            *(error_as_line(memory_lines(study, machine, samplings), "this machine") if machine else ()),
+            *error_as_line(prompt_lines(study, store, planned), "the run"),
             unknown_price,
         ]
         return cls(
@@ -94,7 +94,7 @@ class Forecast:
             costs=[estimator.cost(p) if p.made_here else Cost() for p in planned],
             limits={name: limit for name, limit in budget.limits().items() if not (unknown_price and name == "usd")},
             spent=Journal(store.root, run_id(study.profile.called, planned[-1].step.ref)).spent(),
-            sees=foresight(study.profile, estimator.problem_set(heldout, "heldout").number) if heldout else "",
+            sees=detectable_gain(study.profile, estimator.problem_set(heldout, "heldout").number) if heldout else "",
             warnings=tuple(filter(None, warnings)),
             notes=tuple(filter(None, [without(study)])),
             problems=problems_line(study, estimator, heldout) if heldout else "",
@@ -121,12 +121,12 @@ class Forecast:
         whole, hours = self.whole, self.whole.gpu_hours
         in_all = [f"{n.strip()} {name}" for n, name in zip(amounts(whole), IN_ALL, strict=True) if n != NONE]
         if self.on_cpu:
-            in_all = [lasting(hours) if "GPU-hours" in each else each for each in in_all]
+            in_all = [duration_text(hours) if "GPU-hours" in each else each for each in in_all]
         yield f"in all {', '.join(in_all) or 'nothing that costs'}"
         if whole.basis and whole.least < whole.most:
             low, high = (tokens / whole.tokens for tokens in (whole.least, whole.most))
             ranges = [f"{short(whole.least).strip()} to {short(whole.most).strip()} tokens"]
-            each = f"{lasting(low * hours)} to {lasting(high * hours)}"
+            each = f"{duration_text(low * hours)} to {duration_text(high * hours)}"
             ranges += [each if self.on_cpu else f"{low * hours:.2g} to {high * hours:.2g} GPU-hours"] if hours else []
             ranges += [f"US$ {low * whole.usd:,.2f} to {high * whole.usd:,.2f}"] if whole.usd else []
             yield f"{', '.join(ranges)}, as long as completions turn out to be: {LENGTHS[whole.basis]}"
@@ -198,16 +198,16 @@ def short(value: float) -> str:
     return f"{value:.3g} T"
 
 
-def lasting(hours: float) -> str:
+def duration_text(hours: float) -> str:
     """
-    >>> lasting(0.148), lasting(2.34), lasting(0.001)
+    >>> duration_text(0.148), duration_text(2.34), duration_text(0.001)
     ('9 minutes', '2.3 hours', '1 minute')
     """
     minutes = max(1, round(60 * hours))
     return f"{hours:.1f} hours" if minutes > 99 else f"{minutes} minute{'s' * (minutes > 1)}"
 
 
-def foresight(profile: Profile, problems: int) -> str:
+def detectable_gain(profile: Profile, problems: int) -> str:
     """Return the difference between two arms' gains that 80 % of such studies would detect; empty if fewer than two
     arms are trained. problems: number of held-out problems. With several seeds, use the assumed standard deviations of
     accuracy between seeds. A single seed gives no information on other seeds."""

@@ -27,7 +27,7 @@ from storage.artifacts.store import Store
 from storage.errors import Notice, Parked, UserError, as_user_error
 from storage.leases import leases_of
 from storage.objects import patient
-from storage.stopping import deaf_children, stopped_by_signals, was_stopped
+from storage.stopping import children_ignore, stopped_by_signals, was_stopped
 from tasks.engines.hardware import Hardware, children_see, release_memory, visible_gpus
 from tasks.metering import metered
 from tasks.stage import Progress, Session
@@ -151,7 +151,7 @@ def _workers(given: object, places: Sequence[tuple[str, ...]]) -> Iterator[dict[
             ours, theirs = context.Pipe()
             # it is listed before it starts, so that a stop in between ends it too
             process = workers[ours] = context.Process(target=_work, args=(theirs,))
-            with children_see(gpus), deaf_children():  # only this process gets Ctrl-C, and then sends SIGTERM to them
+            with children_see(gpus), children_ignore():  # only this process gets Ctrl-C, and then sends SIGTERM to them
                 process.start()
             theirs.close()
         for line in workers:

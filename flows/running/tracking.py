@@ -25,7 +25,7 @@ from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
 from storage.errors import Notice
 from storage.records.runs import Amounts, Run
-from storage.stopping import deaf_children, was_stopped
+from storage.stopping import children_ignore, was_stopped
 from tasks.engines.trackers import Line, TrackerRun, check_installed, receive
 from tasks.measures.curves import heldout_rows
 from tasks.measures.groups import COLUMNS, count_groups
@@ -63,7 +63,7 @@ def _follower(name: str, of: TrackerRun, store: Store, spent: Callable[[], Amoun
     context = get_context("spawn")
     events: Any = context.Queue(QUEUED)
     process = context.Process(target=_follow, args=(events, name, of, store, spent), daemon=True)
-    with deaf_children(signal.SIGTERM):  # Slurm and systemd send SIGTERM to every process of a run
+    with children_ignore(signal.SIGTERM):  # Slurm and systemd send SIGTERM to every process of a run
         process.start()
 
     def on_progress(event: Progress) -> None:

@@ -36,11 +36,11 @@ from flows.server.workplace import (
     REPORT,
     Workplace,
     check_alike,
+    event_log,
     opened,
     opened_store,
     progress_on_page,
     show_card,
-    telling,
     this_run,
 )
 from flows.study.forms import PinnedForm, SettingForm, StudyForm
@@ -105,7 +105,7 @@ def experiment(study: StudyForm = StudyForm(), budget: Budget = Budget(), gpu_po
 
 def _wait_for_storage(why: str) -> None:
     """Show the run as paused, and wait. The process stays alive, so that the run does not count as lost."""
-    _say_parked(why)
+    _report_pause(why)
     with get_client(sync_client=True) as client:
         client.set_flow_run_state(this_run().id, Running(name=PARKED, message=why), force=True)
         time.sleep(AWAY_SECONDS)
@@ -161,7 +161,7 @@ def _run(
     request, as_tasks = form.request().as_json(), partial(as_task, study.profile.called)
     with (
         get_client(sync_client=True) as client,
-        progress_on_page(study, store, planned, charging, flow_run, telling()) as listener,
+        progress_on_page(study, store, planned, charging, flow_run, event_log()) as listener,
         accounted(study, store, planned, charging, listener, request, flow_run) as listeners,
         stages_of(study, store, listeners.own, wrap=as_tasks) as current,
     ):
@@ -188,7 +188,7 @@ def _granted(study: StudyForm, budget: Budget) -> tuple[StudyForm, Budget, int]:
     return study, budget, resumed
 
 
-def _say_parked(why: str) -> None:
+def _report_pause(why: str) -> None:
     """Write the reason to the run's log and to its progress card. The card changes when the run continues."""
     get_run_logger().warning("%s", why)
     show_card(str(this_run().id), PROGRESS, f"**Parked.** {why}", why)
@@ -197,7 +197,7 @@ def _say_parked(why: str) -> None:
 def _topped_up(why: str, resumed: int) -> TopUp:
     """Report why the run is paused, and end the process. When a user resumes the run, another process continues it.
     resumed: how often the run was resumed before."""
-    _say_parked(why)
+    _report_pause(why)
     emit_event(PARKED_EVENT, {"prefect.resource.id": f"prefect.flow-run.{this_run().id}"}, payload={"why": why})
     top_up = TopUp.with_initial_data(description=f"{why}\n\nThe amounts that you enter are added to the budget limits.")
     return suspend_flow_run(wait_for_input=top_up, key=f"wall-{resumed}")
@@ -233,7 +233,7 @@ def make(
             raise UserError(f"{ref}: this worker's study does not make this artifact; give the worker the run's files")
         with (
             patient(),
-            progress_on_page(chosen, store, planned, charging, str(this_run().id), telling()) as listener,
+            progress_on_page(chosen, store, planned, charging, str(this_run().id), event_log()) as listener,
             metered(charging.meter(chosen.profile.hardware, store), listener) as charged,
             stages_of(chosen, store, charged) as current,
         ):
@@ -264,7 +264,7 @@ def reeval(
 
     def charged(study: Study) -> AbstractContextManager[Listener]:
         charging = Charging.of(study, store, run, budget)
-        return metered(charging.meter(study.profile.hardware, store), telling())
+        return metered(charging.meter(study.profile.hardware, store), event_log())
 
     found, named = list[Night | Unchecked](), [_resolved(form, store) for form in studies]
     try:
@@ -292,7 +292,7 @@ def _resolved(form: StudyForm, store: Store) -> Study | Unchecked:
 def regrade() -> int:
     """Regrade all stored rollouts with the installed grader; samples nothing, overwrites nothing."""
     store = opened_store()
-    with stages_on(store, telling()):
+    with stages_on(store, event_log()):
         found = regrade_store(store)
     sentences = "\n".join(f"- {sentence}" for sentence in found.sentences())
     create_markdown_artifact(sentences, key="regrade", description=f"{found.changes.num_rows} verdicts changed")

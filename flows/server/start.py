@@ -48,7 +48,7 @@ def start(host: str, port: int, *, unprotected: bool = False) -> NoReturn:
     os.environ.setdefault("PREFECT_SERVER_EVENTS_CAUSAL_ORDERING", "flows.server.ordering")
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(REPO), os.environ.get("PYTHONPATH")]))
     try:
-        asyncio.run(_wait_for_beats())
+        asyncio.run(_wait_for_heartbeats())
     except (OSError, SQLAlchemyError) as error:
         text = " ".join(str(error).split())[:200]
         raise UserError(
@@ -98,7 +98,7 @@ def protect(host: str, port: int, *, unprotected: bool = False) -> str:
     return f"server: a password was made; the UI asks for the value of PREFECT_API_AUTH_STRING in {path}"
 
 
-async def _wait_for_beats() -> None:
+async def _wait_for_heartbeats() -> None:
     """Give every live run GRACE to send a heartbeat, because the server missed those that came while it was down."""
     import sqlalchemy as sa
     from prefect.server.database import provide_database_interface

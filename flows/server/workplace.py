@@ -22,7 +22,7 @@ from prefect.context import get_run_context  # noqa: TID253
 from pydantic import BaseModel
 
 from flows.running.costs import Cost, costs, total
-from flows.running.forecast import lasting
+from flows.running.forecast import duration_text
 from flows.running.on_prefect import TRIES
 from flows.running.plan import Planned
 from flows.running.sessions import Charging, Listener, one_after_another
@@ -33,7 +33,7 @@ from storage.artifacts.manifest import code_here, command, packages_here
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
 from storage.errors import UserError
-from storage.leases import beating
+from storage.leases import heartbeats
 from storage.records.runs import UNITS, Amounts, record_paths
 from storage.records.spending import Journal
 from storage.roots import root_folder
@@ -86,7 +86,7 @@ def _bounded() -> None:
         )
 
 
-def telling() -> Callable[[Progress], None]:
+def event_log() -> Callable[[Progress], None]:
     logger = get_run_logger()
 
     def tell(event: Progress) -> None:
@@ -219,7 +219,7 @@ def in_words(event: Progress, seconds: float) -> str:
     far = f"{event.title}: {event.done:,} of {event.total:,} {event.unit}"
     if not event.done:
         return far
-    return f"{far}, about {lasting(seconds * (event.total - event.done) / event.done / 3600)} left"
+    return f"{far}, about {duration_text(seconds * (event.total - event.done) / event.done / 3600)} left"
 
 
 def as_table(words: str, spent: Amounts, limits: Mapping[str, float], left: Amounts) -> str:
@@ -251,7 +251,7 @@ def progress_on_page(
     missing = {p.step.ref: cost for p, cost in zip(planned, each, strict=True) if p.made_here}
     board = Board(flow_run, missing, charging.budget.limits(), Journal(store.root, charging.run).spent)
     try:
-        with beating(board.show, every=EVERY_SECONDS):
+        with heartbeats(board.show, every=EVERY_SECONDS):
             yield one_after_another(board.on_progress, listener)
     finally:
         board.show()

@@ -9,7 +9,7 @@ from storage.artifacts.ref import KINDS
 from storage.artifacts.schemas import ALWAYS, FROM_EMBEDDINGS, SOMETIMES
 from storage.errors import UserError
 from storage.reading.figures import FIGURES
-from tasks.domain.grpo.credit import try_brought
+from tasks.domain.grpo.credit import try_objective
 from tasks.domain.grpo.learner_config import (
     LearnerConfig,
     check_kept_whole,
@@ -121,7 +121,7 @@ def _trainings(p: Profile, trained: Sequence[str], faults: list[Fault]) -> None:
         *((("lessons", one.name), one.training, one.rollouts, one.arms) for one in lessons),
     ]
     for path, training, rollouts, arms in recipes:
-        for name, check in {"advantage": try_brought, "loss": try_loss, "rewards": try_rewards}.items():
+        for name, check in {"advantage": try_objective, "loss": try_loss, "rewards": try_rewards}.items():
             with collected(faults, *path, name):
                 check(training)
         with collected(faults, *path, "target_modules"):

@@ -200,7 +200,7 @@ class Store:
         """Move a finished folder into place. replace: even if a fresh artifact is there."""
         if self._mirror and replace:
             self._mirror.publish(aside, ref, over=self._mirror.token(ref))
-        elif self._mirror and not self._won(self._mirror, aside, ref):
+        elif self._mirror and not self._published_first(self._mirror, aside, ref):
             return
         target = linkless(self.root, f"{ref.kind}/{ref}")
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -217,14 +217,14 @@ class Store:
             shutil.rmtree(grave, ignore_errors=True)
         sync(target.parent)
 
-    def _won(self, mirror: Mirror, aside: Path, ref: Ref) -> bool:
+    def _published_first(self, mirror: Mirror, aside: Path, ref: Ref) -> bool:
         """Publish on object storage. Return whether this process wrote first, or replaced a stale artifact."""
         if mirror.publish(aside, ref, over=None):
             return True
         mirror.refresh(ref, now=True)
         if self.fresh(ref):
             return False
-        return mirror.publish(aside, ref, over=mirror.token(ref)) or self._won(mirror, aside, ref)
+        return mirror.publish(aside, ref, over=mirror.token(ref)) or self._published_first(mirror, aside, ref)
 
     def delete(self, ref: Ref) -> None:
         """Remove an artifact. It is renamed first, so that readers never see a part of it."""

@@ -21,7 +21,7 @@ from storage.mirror import mirror_of
 from storage.reading import catalog
 from storage.reading.figures import chosen_measures
 from storage.reading.views import Views, helper_tables, inputs_of
-from storage.records.runs import all_runs, telling
+from storage.records.runs import all_runs, rarest_first
 from storage.sql import named, query
 
 #: Former names of report inputs.
@@ -54,7 +54,7 @@ def report_inputs(recipe: Recipe) -> dict[str, list[str]]:
 @dataclass(frozen=True, slots=True)
 class Report:
     """One report of the store. profile: the study's name. arms: in the order of their colours. changed: differences
-    from the base profile, ordered by `telling`. measures: the selected ones; empty means all."""
+    from the base profile, ordered by `rarest_first`. measures: the selected ones; empty means all."""
 
     ref: str
     profile: str
@@ -91,7 +91,7 @@ def reports(root: Path) -> tuple[Report, ...]:
         mirror.refresh_names()
     folder = root / "report"  # its modification time changes whenever a report is added or removed
     found = _reports(root, folder.stat().st_mtime_ns if folder.is_dir() else 0)
-    changed = telling([one.changed for one in found])
+    changed = rarest_first([one.changed for one in found])
     return tuple(
         replace(one, profile=called.get(one.ref, one.profile), changed=changes)
         for one, changes in zip(found, changed, strict=True)

@@ -95,7 +95,7 @@ def live_steps(root: Path) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=LIVE)
 
 
-def standing(steps: pa.Table) -> pa.Table:
+def training_states(steps: pa.Table) -> pa.Table:
     """Return the present state of every training in `live_steps`. Columns: see the query `app_live`."""
     return query(named("app_live"), steps=steps)
 

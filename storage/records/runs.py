@@ -181,10 +181,10 @@ def all_runs(root: Path) -> list[Run]:
     return sorted(found, key=lambda r: r.started, reverse=True)
 
 
-def telling(changes: Sequence[Sequence[str]]) -> list[tuple[str, ...]]:
+def rarest_first(changes: Sequence[Sequence[str]]) -> list[tuple[str, ...]]:
     """Sort the changes of each study. Those that are rarest among all studies come first.
 
-    >>> telling([("steps: 40 → 8", "rate: 1 → 2"), ("steps: 40 → 8",)])
+    >>> rarest_first([("steps: 40 → 8", "rate: 1 → 2"), ("steps: 40 → 8",)])
     [('rate: 1 → 2', 'steps: 40 → 8'), ('steps: 40 → 8',)]
     """
     number = Counter(change for one in changes for change in dict.fromkeys(one))
@@ -194,7 +194,7 @@ def telling(changes: Sequence[Sequence[str]]) -> list[tuple[str, ...]]:
 def runs_table(root: Path) -> pa.Table:
     """Return one row per run with its current state, for dashboards. Schema: RUNS."""
     found, rows = all_runs(root), []
-    for run, changes in zip(found, telling([run.changes for run in found]), strict=True):
+    for run, changes in zip(found, rarest_first([run.changes for run in found]), strict=True):
         changed = textwrap.shorten("; ".join(changes), CHANGED, placeholder="…")
         derived = {"state": run.current_state, "changed": changed}
         rows.append(run.model_dump(include=set(RUNS.names)) | run.spent.model_dump() | derived)

@@ -114,7 +114,7 @@ def same_answers(texts: Mapping[str, Sequence[str]], equal: Equal, by_value: boo
     undecided: dict[str, list[Pair]] = {}
     for problem, several in texts.items():
         pairs = list(combinations(several, 2))
-        verdicts = [_differ(a, b) if by_value else None for a, b in pairs]
+        verdicts = [_equal_values(a, b) if by_value else None for a, b in pairs]
         joined[problem] = [pair for pair, same in zip(pairs, verdicts, strict=True) if same]
         undecided[problem] = [pair for pair, same in zip(pairs, verdicts, strict=True) if same is None]
     distinct = list(dict.fromkeys(pair for pairs in undecided.values() for pair in pairs))
@@ -127,7 +127,7 @@ def same_answers(texts: Mapping[str, Sequence[str]], equal: Equal, by_value: boo
     ]
 
 
-def _differ(one: str, other: str) -> bool | None:
+def _equal_values(one: str, other: str) -> bool | None:
     """Return whether two different texts have the same value, by exact arithmetic; None if that is unknown."""
     if INTEGER.fullmatch(one) and INTEGER.fullmatch(other):
         return False

@@ -16,7 +16,7 @@ Group = Literal["varband.graders", "varband.scaffolds", "varband.objectives", "v
 T = TypeVar("T")
 
 
-def brought(group: Group) -> list[str]:
+def plugin_names(group: Group) -> list[str]:
     """Return the names of the plug-ins in installed packages."""
     return sorted({entry.name for entry in _found(group, tuple(sys.path))})
 
@@ -68,12 +68,12 @@ class Registry(Mapping[str, T]):
     def __getitem__(self, name: str) -> T:
         if name in self.own:
             return self.own[name]
-        if name not in brought(self._group):
+        if name not in plugin_names(self._group):
             raise KeyError(name)
         return self._entry(plugged(self._group, name), name, pinned(self._group, name).partition("@")[2])
 
     def __iter__(self) -> Iterator[str]:
-        return iter(dict.fromkeys([*self.own, *brought(self._group)]))
+        return iter(dict.fromkeys([*self.own, *plugin_names(self._group)]))
 
     def __len__(self) -> int:
         return len(list(iter(self)))
@@ -97,7 +97,7 @@ def _entry(group: Group, name: str) -> EntryPoint:
     several = [entry for entry in _found(group, tuple(sys.path)) if entry.name == name]
     packages = sorted({entry.dist.name for entry in several if entry.dist is not None})
     if not several:
-        known = brought(group)
+        known = plugin_names(group)
         hint = did_you_mean(name, known) or f" (brought by others here: {', '.join(known) or 'none'})"
         raise UserError(f"no {_what(group)} '{name}': no installed package has it under the entry point {group}{hint}")
     if len(packages) > 1:

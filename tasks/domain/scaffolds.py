@@ -12,7 +12,7 @@ from pydantic.dataclasses import dataclass
 
 from storage.artifacts.fingerprint import Ruled, fingerprint
 from storage.errors import UserError
-from tasks.domain.grading.texts import answer_blocks, before_boxes, boxed, final_answer, says_something, visible
+from tasks.domain.grading.texts import answer_blocks, before_boxes, boxed, final_answer, has_content, visible
 from tasks.domain.plugins import call_plugin, plugged
 from tasks.domain.ranges import Checked, Name, OrNone
 
@@ -194,7 +194,7 @@ class Scaffold(Ruled, Checked):
             completion = visible(completion)
         if read := self._own("parse"):
             trace, region = read(completion)
-            return Parsed(trace, region, says_something(trace or "") and says_something(region or ""))
+            return Parsed(trace, region, has_content(trace or "") and has_content(region or ""))
         trace, rest = self._split_trace(completion)
         opened = self.trace_tag and (self.trace_opened or f"<{self.trace_tag}>" in completion)
         if opened and f"</{self.trace_tag}>" not in completion:
@@ -247,7 +247,7 @@ class Scaffold(Ruled, Checked):
                 return False
         boxes, _, cut = boxed(rest)
         answers = answer_blocks(rest, unclosed=False) if self.answer_form == "tag" else [] if cut else boxes
-        return says_something(trace or "") and any(says_something(answer) for answer in answers)
+        return has_content(trace or "") and any(has_content(answer) for answer in answers)
 
     def _split_trace(self, completion: str) -> tuple[str | None, str]:
         """Return (trace, the text after it). The opening tag may be in the prompt."""

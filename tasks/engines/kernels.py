@@ -120,10 +120,10 @@ def _draw(
     parts = tl.load(sums + row * blocks + number, mask=number < blocks, other=0.0)
     top = tl.max(tl.where(parts > 0, tops, float("-inf")))
     parts = tl.where(parts > 0, parts * tl.exp(tops - top), 0.0)
-    block = _drawn(parts, number, first)
+    block = _random_index(parts, number, first)
     at = block * BLOCK + tl.arange(0, BLOCK)
     x = tl.load(logits + row * stride + at, mask=at < vocabulary, other=float("-inf")).to(tl.float32)
-    token = block * BLOCK + _drawn(tl.exp(x - tl.max(x)), tl.arange(0, BLOCK), second)
+    token = block * BLOCK + _random_index(tl.exp(x - tl.max(x)), tl.arange(0, BLOCK), second)
     chosen = tl.load(logits + row * stride + token).to(tl.float32)
     tl.store(tokens + row, token.to(tl.int64))
     slot = tl.where(slot < 0, height - 1, slot)
@@ -131,7 +131,7 @@ def _draw(
 
 
 @triton.jit
-def _drawn(weights, number, uniform):
+def _random_index(weights, number, uniform):
     """Return an index with a probability proportional to its weight. Rounding never selects a weight of 0."""
     upto = tl.cumsum(weights)
     last = tl.max(tl.where(weights > 0, number, 0))

@@ -111,7 +111,7 @@ def _row(record: Record) -> Iterator[Foreign]:
     there = {name: value for name, value in record.items() if value is not None}
     found = {ours: next((there[name] for name in names if name in there), None) for ours, names in FIELDS.items()}
     named = {name: _text(found[name]) for name in ("problem", "gold", "key", "arm") if found[name] is not None}
-    prompt, problem = _asked(found["prompt"])
+    prompt, problem = _prompt_and_problem(found["prompt"])
     texts = _completions(found["completion"])
     cells = {name: found[name] if name == "finish" else _cell(found[name]) for name in OF_ROLLOUTS}
     for n, text in enumerate(texts):
@@ -152,7 +152,7 @@ def _completions(value: Any) -> list[str]:
             return [_text([value])]
 
 
-def _asked(value: Any) -> tuple[str, str | None]:
+def _prompt_and_problem(value: Any) -> tuple[str, str | None]:
     """Return a prompt, and the last message of the user if the prompt is a conversation (else None)."""
     match value:
         case [{"role": _}, *_]:
@@ -219,7 +219,9 @@ def _inspect(path: Path) -> Iterator[Foreign]:
         usage, scores = sample.output.usage, [score.value for score in (sample.scores or {}).values()]
         target = sample.target if isinstance(sample.target, str) else sample.target[0]
         text = isinstance(sample.input, str)
-        prompt, problem = _asked(sample.input if text else [message.model_dump() for message in sample.input])
+        prompt, problem = _prompt_and_problem(
+            sample.input if text else [message.model_dump() for message in sample.input]
+        )
         yield Foreign(
             completion=_text(sample.output.completion),
             prompt=prompt,

@@ -55,7 +55,7 @@ def caveats(ask: Ask, registered: str = "", looks: int = 1) -> list[str]:
     heldout = max((row["n"] for row in ask("report_passk").to_pylist() if row["n"]), default=FEW)
     if heldout < FEW:
         warned.append(f"Only {heldout} held-out problems: read the intervals, not the estimates.")
-    warned += hardly_taught(ask)
+    warned += weak_trainings(ask)
     seeds = len({row["seed"] for row in ask("report_summary").to_pylist()} - {None})
     if seeds == 1:
         warned.append("One training seed: how much another seed would differ is unknown.")
@@ -77,7 +77,7 @@ def caveats(ask: Ask, registered: str = "", looks: int = 1) -> list[str]:
     return warned
 
 
-def hardly_taught(ask: Ask) -> list[str]:
+def weak_trainings(ask: Ask) -> list[str]:
     """Return the sentences on arms with a training without correct rollouts, or with steps of hardly any problem."""
     trainings: dict[tuple[str, int], list[Row]] = {}
     for row in ask("report_live_groups").to_pylist():
@@ -245,7 +245,7 @@ class Form:
         rollouts, broken = sum(row["rollouts"] for row in rows), shares[name] > getattr(Gate(), name)
         return Fault(shares[name], SHARES[name], rollouts, broken)
 
-    def mute(self, arm: str) -> list[str]:
+    def missing_parts(self, arm: str) -> list[str]:
         """Return the parts that an arm's completions lack, before training or after; empty if nothing is missing."""
         found = [reason.words for stand in (START, TRAINED) for reason in self._reasons([arm], stand)]
         return [listed(found)] if found else []
@@ -413,8 +413,8 @@ def _training(summary: Sequence[Row], gains: Sequence[Row], form: Form) -> str:
     parts += [f"held-out accuracy went under {listed(others)}"] if others else []
     parts += [f"nothing was learnt under {listed(idle)}: training made no update"] if idle else []
     parts += unchanged
-    if mute := [why for arm in trained for why in form.mute(arm)]:
-        parts.append(f"{listed(mute)}: a gain is then one of form, not of solved problems")
+    if missing := [why for arm in trained for why in form.missing_parts(arm)]:
+        parts.append(f"{listed(missing)}: a gain is then one of form, not of solved problems")
     if moved_form := form.learnt(list(trained)):
         parts.append(f"part of that is form: {listed(moved_form)}")
     text = "; ".join(parts)

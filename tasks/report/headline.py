@@ -88,7 +88,7 @@ def headline(ask: findings.Ask, inputs: Collection[str], looks: int = 1, *, stud
             holds = _joined(holds, f"N{none[1:]}")
         else:
             verdict, holds = f"Not compared: {none}", _number(levels)
-    holds = _joined(holds, *findings.hardly_taught(ask))
+    holds = _joined(holds, *findings.weak_trainings(ask))
     return Headline(verdict, holds, _audit(ask), tuple(_tiles(ask, form, inputs, levels)), tuple(withheld))
 
 
@@ -420,7 +420,9 @@ def _tiles(
         return Tile(title, tuple((arm, text) for arm, row in arms.items() if (text := of(row)) is not None), words)
 
     faults = {arm: fault for arm in arms if (fault := form.worst(arm, form.compared)) is not None}
-    in_form = not any(form.mute(arm) for arm in arms) and all(one.share < findings.UNLIKE for one in faults.values())
+    in_form = not any(form.missing_parts(arm) for arm in arms) and all(
+        one.share < findings.UNLIKE for one in faults.values()
+    )
     of_form = ""
     if faults:
         sizes = findings.listed(f"{one.rollouts:,}" for one in faults.values())
@@ -430,7 +432,7 @@ def _tiles(
         tile(
             "Signal: problems with a gradient",
             lambda row: percent(row["variance"] / row["problems"]) if row["problems"] else None,
-            start or _differ(tests, ("estimate", "low", "high"), "has more", 1),
+            start or _verdict_on_difference(tests, ("estimate", "low", "high"), "has more", 1),
         ),
         tile(
             "Width: distance of traces before training",
@@ -442,7 +444,7 @@ def _tiles(
         else tile(
             "Cost: tokens per correct answer",
             lambda row: f"{cost:,.0f}" if (cost := row["tokens_per_correct"]) and "tokens" in inputs else None,
-            end or _differ(costs, ("cost_ratio", "cost_ratio_low", "cost_ratio_high"), "costs more", 1),
+            end or _verdict_on_difference(costs, ("cost_ratio", "cost_ratio_low", "cost_ratio_high"), "costs more", 1),
         ),
         Tile(
             f"Length: tokens per completion{' in training' if 'objectives' in inputs else ''}",
@@ -462,10 +464,10 @@ def _wider(ask: findings.Ask) -> str:
     """Return which of two arms has the more diverse traces before training."""
     at_start = {"metric": "diversity", "basis": "equal_n", "step": 0, "other_step": 0}
     apart = [row for row in ask("report_diversity").to_pylist() if at_start.items() <= row.items()]
-    return _differ(apart, ("difference", "difference_low", "difference_high"), "is wider", 0)
+    return _verdict_on_difference(apart, ("difference", "difference_low", "difference_high"), "is wider", 0)
 
 
-def _differ(rows: Sequence[findings.Row], names: tuple[str, str, str], word: str, even: float) -> str:
+def _verdict_on_difference(rows: Sequence[findings.Row], names: tuple[str, str, str], word: str, even: float) -> str:
     """Return the conclusion about the difference of two arms. even: the value that means no difference."""
     known = [row for row in rows if row[names[1]] is not None and row["arm"] != row["other"]]
     if len(known) != 1:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.running.fit import Machine, memory_lines, or_refusal
+from flows.running.fit import Machine, error_as_line, memory_lines
 from flows.running.plan import plan, sampled_here
 from flows.study.request import Request
 from storage.artifacts.store import Store
@@ -65,7 +65,7 @@ def test_a_run_is_refused_before_anything_is_paid_and_its_plan_says_so(tmp_path:
     store.prepare()
     study = Request(profile="demo", settings=settings).study(store, planning=True)
     asked, refused = [one.sampling for one in sampled_here(plan(study, store))], "kv_cache=fp8 needs vLLM"
-    [said] = or_refusal(memory_lines(study, Machine.here(), asked), "this machine")
+    [said] = error_as_line(memory_lines(study, Machine.here(), asked), "this machine")
     assert said.startswith(f"this machine would refuse it: {refused}")
     with pytest.raises(UserError, match=refused):
         list(memory_lines(study, Machine.here(), asked))

@@ -55,7 +55,9 @@ _LETTER = r"\(?([A-J])\)?"
 _ALONE = re.compile(r"[\s$*(\[{]*(?:option|choice|answer)?[\s:$*(\[{]*([A-Ja-j])[\s$*)\]}.:]*", re.I)
 _LABEL = re.compile(r"[\s$*]*(?:\(([A-Ja-j])\)|([A-J])[).:]|([a-j])\))\s+(?!(?:or|and)\b)\S")
 #: A letter that names an option, and is not an article or pronoun before another word.
-_SAID = re.compile(r"(?<![A-Za-z\\])([A-J])(?![A-Za-z'’])(?!\s+(?!(?:is|or|and|because|since|as|not|but|was)\b)[a-z])")
+_CHOSEN = re.compile(
+    r"(?<![A-Za-z\\])([A-J])(?![A-Za-z'’])(?!\s+(?!(?:is|or|and|because|since|as|not|but|was)\b)[a-z])"
+)
 _SMALL = re.compile(r"\b(?:answer|option|choice)(?: is)?[:\s]+\(?([a-j])(?![A-Za-z'’]|\s+[a-z])")
 _DENIED = re.compile(
     rf"\b(?:not|nor|neither|than|isn't|rules? out)\s+(?:option |choice |answer )?{_LETTER}(?![A-Za-z])"
@@ -74,7 +76,7 @@ def choices(text: str) -> list[str]:
     if label := _LABEL.match(text):
         return [(label[1] or label[2] or label[3]).upper()]
     affirmed = _DENIED.sub(" ", text)
-    return list(dict.fromkeys(_SAID.findall(affirmed) or [small.upper() for small in _SMALL.findall(affirmed)]))
+    return list(dict.fromkeys(_CHOSEN.findall(affirmed) or [small.upper() for small in _SMALL.findall(affirmed)]))
 
 
 def exact(text: str) -> list[str]:
@@ -98,7 +100,7 @@ def pinned(kind: str) -> str:
     try:
         return plugins.pinned("varband.graders", kind)
     except UserError as error:
-        if kind.partition("@")[0] in plugins.brought("varband.graders"):
+        if kind.partition("@")[0] in plugins.plugin_names("varband.graders"):
             raise
         known = (MATH, *OWN)
         raise UserError(f"{error}{did_you_mean(kind, known)} (known without one: {', '.join(known)})") from None

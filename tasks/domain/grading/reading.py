@@ -62,7 +62,7 @@ _PLACEHOLDER = re.compile(
 )
 
 
-def states_nothing(text: str) -> bool:
+def is_placeholder(text: str) -> bool:
     """Return whether a text is empty or a placeholder: `?`, `none given`, `I do not know`."""
     plain = re.sub(r"\\(?:text|mathrm|mbox|textbf) ?\{\s*\}", "", normalise(text[:MAX_ANSWER_CHARS]))
     plain = plain.replace(r"\ldots", "...")
@@ -315,7 +315,7 @@ def read(text: str) -> Reading:
     """
     if len(text := text.strip()) < 10 * MAX_ANSWER_CHARS:  # the patterns are slow on a text of a million characters
         text = rewritten(text, _DECORATION).strip()
-    if states_nothing(text):
+    if is_placeholder(text):
         return Reading(text, EMPTY)
     if len(text) > MAX_ANSWER_CHARS:
         return Reading(text)

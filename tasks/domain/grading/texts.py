@@ -65,7 +65,7 @@ def without_struck(region: str) -> str:
     return _STRUCK.sub("", region)
 
 
-def says_something(text: str) -> bool:
+def has_content(text: str) -> bool:
     """Return whether a letter, digit or mathematical sign remains after removing spaces and decoration."""
     plain = _DRESSING.sub("", html.unescape(text))
     ink = any(c.isalnum() or (not c.isascii() and unicodedata.category(c) == "Sm") for c in plain)

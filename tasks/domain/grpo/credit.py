@@ -68,7 +68,7 @@ def context_of(config: LearnerConfig) -> Context:
     )
 
 
-def try_brought(config: LearnerConfig) -> None:
+def try_objective(config: LearnerConfig) -> None:
     """Try another package's objective on an invented group before anything is sampled. Raise UserError if it fails."""
     if config.advantage not in OWN:
         group = made_up(config.group_size)

@@ -14,7 +14,7 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 
 from storage.errors import UserError, did_you_mean
-from tasks.domain.plugins import brought, error_line, pinned, plugged
+from tasks.domain.plugins import error_line, pinned, plugged, plugin_names
 from tasks.domain.ranges import Checked, Real
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ def reward_mistakes(config: LearnerConfig) -> Iterator[str]:
     """Yield an error for each invalid part of the reward."""
     names = [term.name for term in config.rewards]
     for name in from_packages(config):
-        if name.partition("@")[0] not in (known := [*OWN, *brought(GROUP)]):
+        if name.partition("@")[0] not in (known := [*OWN, *plugin_names(GROUP)]):
             yield f"unknown reward '{name}'{did_you_mean(name, known)} (known: {', '.join(known)})"
     if len({*names}) < len(names):
         yield f"rewards names one part twice: {', '.join(names)}; remove one"

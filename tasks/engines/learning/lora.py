@@ -254,7 +254,7 @@ class Lora:
         self.experts.changed()
 
     @contextmanager
-    def showing(self, flat: Tensor) -> Iterator[None]:
+    def with_weights(self, flat: Tensor) -> Iterator[None]:
         """Use other weights in the working copies, for forward passes without a gradient."""
         self.experts.finish_begun()
         kept = self.work.clone()

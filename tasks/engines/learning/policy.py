@@ -134,7 +134,7 @@ class Policy:
         pack, other = build_pack(groups), torch.zeros_like(self.lora.work) if base else weights
         if other is None:  # with a gradient, so that updates can use the same compiled kernels
             return self.logprobs(pack, temperature)[0].detach().cpu().numpy()
-        with torch.no_grad(), self.lora.showing(other):
+        with torch.no_grad(), self.lora.with_weights(other):
             return self.logprobs(pack, temperature)[0].cpu().numpy()
 
     def logprobs(self, pack: Pack, temperature: float | None = None) -> tuple[Tensor, Tensor]:

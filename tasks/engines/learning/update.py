@@ -158,7 +158,7 @@ class Updater:
         """Return log-probs_K of each pack under the reference weights; None if the loss does not use them."""
         if self.start is None:
             return [None] * len(packs)
-        with torch.no_grad(), self.policy.lora.showing(self.start):
+        with torch.no_grad(), self.policy.lora.with_weights(self.start):
             return [self.policy.logprobs(pack)[0] for pack in packs]
 
     def _pack(self, pack: Pack, reference: Tensor | None, scale: float) -> Tensor:

@@ -185,7 +185,7 @@ def refuse_leaked_problems(scaffold: Scaffold, problems: Iterable[str]) -> None:
     for problem in dict.fromkeys(problems):
         plain = _plain(problem)
         bare = plain.rstrip(ENDS)
-        if bare in examples or (bare and len(plain) >= LOOKED_FOR and stands_in(bare, text)):
+        if bare in examples or (bare and len(plain) >= LOOKED_FOR and occurs_in(bare, text)):
             raise UserError(
                 f"scaffold {scaffold.name}: its prompt contains {problem[:60]!r}, a problem of the pool, and may give"
                 " away its gold; use another example, or leave the problem out of the pool"
@@ -201,10 +201,10 @@ def _plain(text: str) -> str:
     return " ".join(UNSEEN.sub("", text).split()).casefold()
 
 
-def stands_in(bare: str, text: str) -> bool:
+def occurs_in(bare: str, text: str) -> bool:
     """Return whether a text contains the whole problem, and not only inside a longer expression.
 
-    >>> stands_in("5 + 12 =", "5 + 12 = 17"), stands_in("5 + 12 =", "2 * 5 + 12 = 22"), stands_in("1 + 1", "1 + 1 + 1")
+    >>> occurs_in("5 + 12 =", "5 + 12 = 17"), occurs_in("5 + 12 =", "2 * 5 + 12 = 22"), occurs_in("1 + 1", "1 + 1 + 1")
     (True, False, False)
     """
     if bare not in text:  # so that no pattern is compiled for thousands of problems

@@ -87,7 +87,7 @@ def app_of(api: Api) -> FastAPI:
 def _add_checkpoints(app: FastAPI, api: Api) -> None:
     """Add the routes that list, describe and download checkpoints."""
 
-    def shown(one: Checkpoint) -> Json:
+    def description(one: Checkpoint) -> Json:
         *_, kind, name = one.folder.parts
         size = sum(file.stat().st_size for file in one.folder.iterdir())
         about = {"checkpoint_id": f"{kind}/{name}", "checkpoint_type": KINDS[kind], "tinker_path": one.path}
@@ -96,7 +96,7 @@ def _add_checkpoints(app: FastAPI, api: Api) -> None:
     @app.get("/api/v1/training_runs/{model_id}/checkpoints")
     def of_model(model_id: str) -> Json:
         found = checkpoints.listed(api.root, model_id)
-        return {"checkpoints": [shown(one) for one in found if not one.folder.name.startswith(UNNAMED)]}
+        return {"checkpoints": [description(one) for one in found if not one.folder.name.startswith(UNNAMED)]}
 
     @app.get("/api/v1/training_runs/{model_id}/checkpoints/external_weights/{name}/external_weights_urls")
     def urls(request: Request, model_id: str, name: str) -> Json:

@@ -64,16 +64,16 @@ class Learner:
         self.config = LearnerConfig(**numbers, lora_rank=rank, lora_alpha=alpha, target_modules=targets)
         self.budget, self.policy = execution.token_budget, Policy(base, self.config, execution)
         self.updater = Updater(self.policy, self.config, self.budget)
-        self.shown: Model | None = None
+        self.loaded: Model | None = None
 
     def show(self, model: Model) -> None:
         """Load a model's state into the learner, and keep the state of the model before."""
-        if self.shown is model:
+        if self.loaded is model:
             return
-        if self.shown is not None:
+        if self.loaded is not None:
             state = self.updater.kept() | {"gradient": self.policy.lora.grad}
-            self.shown.tensors = {name: tensor.clone() for name, tensor in state.items()}
-        self.shown = model
+            self.loaded.tensors = {name: tensor.clone() for name, tensor in state.items()}
+        self.loaded = model
         if not model.tensors:
             self.policy.lora.start(model.shape.seed)
         self.restore(model.tensors or {"weights": self.policy.lora.master})

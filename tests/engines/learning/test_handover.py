@@ -160,7 +160,7 @@ def test_experts_are_merged_ahead_and_never_while_their_adapter_changes(tiny_mix
             if ahead:
                 policy.lora.experts.begin()
             updater.update(groups, Clock())
-            with policy.lora.showing(torch.zeros_like(policy.lora.work)):
+            with policy.lora.with_weights(torch.zeros_like(policy.lora.work)):
                 policy.lora.experts.begin()
         policy.lora.experts.finish()
         found.append([m.down_proj.clone() for n, m in policy.body.named_modules() if n.endswith(".experts")])

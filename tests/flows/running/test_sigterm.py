@@ -138,9 +138,9 @@ def test_a_child_does_not_hear_signals_from_its_first_instruction_on() -> None:
     """The first process that multiprocessing starts too."""
     code = """
 import multiprocessing, signal, time
-from storage.stopping import deaf_children
+from storage.stopping import children_ignore
 
-with deaf_children(signal.SIGTERM):
+with children_ignore(signal.SIGTERM):
     child = multiprocessing.get_context("spawn").Process(target=time.sleep, args=(1,))
     child.start()
 child.terminate()
