@@ -1,1 +1,1 @@
-"""The `varband` command. It only calls flows, tasks, storage and dashboards."""
+"""The `varband` command. Its code only calls flows, tasks, storage and dashboards."""

@@ -1,4 +1,4 @@
-"""The team's view of a store, which `varband serve` starts. It reads artifacts and ledger, and changes nothing."""
+"""The team's view of a store, which `varband serve` starts. The app reads artifacts and ledger, and changes nothing."""
 
 from __future__ import annotations
 

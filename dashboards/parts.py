@@ -44,7 +44,7 @@ def remember(**parameters: object) -> None:
 
 
 def selected(label: str, options: list[Any], name: str, first: int | None = 0, **more: Any) -> Any:
-    """Return the choice in a select box. It starts with the value of `name` in the URL, or else with `first`."""
+    """Return the choice in a select box. The first choice is the value of `name` in the URL, or else `first`."""
     wanted = st.query_params.get(name)
     return st.selectbox(label, options, index=options.index(wanted) if wanted in options else first, **more)
 

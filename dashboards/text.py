@@ -1,5 +1,5 @@
-"""Rollouts for display. They are parsed into tags, speakers, formulas and text, and rendered as Markdown, with formulas
-as MathML. Texts of rollouts and problems are never read as markup."""
+"""Rollouts for display. Rollouts are parsed into tags, speakers, formulas and text, and rendered as Markdown, with
+formulas as MathML. Texts of rollouts and problems are never read as markup."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The gate between screening and training. Its rule is in tasks/domain/gate.py."""
+"""The gate between screening and training. The gate's rule is in tasks/domain/gate.py."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -70,7 +70,7 @@ def _live(store: Store, one: Screened, splits: Splits, train_on: str) -> int:
 
 
 def _ends(store: Store, one: Screened) -> list[str]:
-    """Return the ends of completions. Those without an answer or valid tags, or that were truncated, come first."""
+    """Return the ends of completions. Completions without an answer or valid tags, and truncated ones, come first."""
     rows = store.read(one.rollouts, ["problem_id", "rollout", "completion", *FORM_COLUMNS])
     worst = query(
         """

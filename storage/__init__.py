@@ -1,1 +1,1 @@
-"""Storage: artifacts, ledger, records and queries. It does not know how rows are made."""
+"""Storage: artifacts, ledger, records and queries. This package does not know how rows are made."""

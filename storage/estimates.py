@@ -126,8 +126,8 @@ def resample_means(values_PV: np.ndarray, draws: int, seed: int) -> np.ndarray:
 
 def resample_classes(counts_C: np.ndarray, draws: int, seed: int) -> np.ndarray:
     """Return (draws, C) bootstrap weights of problems in C classes; rows sum to 1. Problems of one class are alike, so
-    the counts of a bootstrap over classes are multinomial. Their distribution is the same as over problems, and the
-    cost does not grow with the number of problems."""
+    the counts of a bootstrap over classes are multinomial. The distribution is that of a bootstrap over problems, but
+    the cost does not grow with the number of problems."""
     counts_C = np.asarray(counts_C, np.int64)
     total = int(counts_C.sum())
     return np.random.default_rng(seed).multinomial(total, counts_C / total, size=draws) / total

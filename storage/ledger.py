@@ -68,7 +68,7 @@ class Ledger:
         return self.root / "ledger" / account.policy / account.sampling
 
     def shards(self, account: Account) -> list[Path]:
-        """Return the shards of an account, oldest first. Their names start with the time of writing."""
+        """Return the shards of an account, oldest first. The name of a shard starts with the time of writing."""
         return self._found(f"ledger/{account.policy}/{account.sampling}", "shard-*.parquet")
 
     def shard_paths(self) -> list[Path]:
@@ -231,7 +231,7 @@ class Entries:
         return rows.sort_by("nth")
 
     def _near(self, wanted: pa.Table) -> pa.Table:
-        """Return the keys of the wanted problems only. All keys may be a million rows in memory."""
+        """Return the keys of the wanted problems only. The keys of all problems may be a million rows."""
         return self.keys.filter(pc.field("problem_id").isin(wanted["problem_id"].unique()))
 
     def _taken(self, place_N: np.ndarray, columns: list[str] | None) -> Iterator[pa.Table]:

@@ -91,7 +91,7 @@ def stopped_by_signals() -> Iterator[None]:
 
 @contextmanager
 def children_ignore(*signals: signal.Signals) -> Iterator[None]:
-    """Let processes that this block starts ignore Ctrl-C and these signals. Their parent ends them."""
+    """Let processes that this block starts ignore Ctrl-C and these signals. The parent process ends its children."""
     resource_tracker.ensure_running()  # it unblocks both signals in this process when it starts, so start it now
     was = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, *signals})
     try:

@@ -74,7 +74,7 @@ TABLES: dict[str, pa.Schema] = {
 
 
 def from_training(ref: str, recipe: Recipe, problems: str, seeds: int, last_evaluated: int | None) -> Row:
-    """Return the design of a `training` artifact. It comes from the artifact's recipe."""
+    """Return the design of a `training` artifact, as its recipe gives it."""
     start, learner = restored(Policy, recipe.arguments["start"]), restored(LearnerConfig, recipe.arguments["learner"])
     rollouts = restored(Sampling, recipe.arguments["rollouts"])
     return design(ref, "training", start, rollouts, problems, learner.group_size) | {
@@ -105,7 +105,7 @@ def design(ref: str, role: str, policy: Policy, sampling: Sampling, problems: st
 
 
 def recipe_row(ref: str, arguments: Mapping[str, Any]) -> Row:
-    """Return the settings of a `training` artifact. They come from the artifact's recipe."""
+    """Return the settings of a `training` artifact, as its recipe gives them."""
     learner = restored(LearnerConfig, arguments["learner"])
     return {"arm": restored(Policy, arguments["start"]).arm, "settings": settings(learner), "place": ref}
 

@@ -60,7 +60,7 @@ def actively_graded(rows: pa.Table, scaffold: Scaffold | None = None, stands: Se
 def by_grader(graders: Graders, kind: str = MATH) -> Equal:
     """Return a function that compares pairs of answers. Two answers are equal if each is correct with the other as
     gold. Plug-ins run in processes that can be killed. For built-in kinds other than mathematics, answers are equal
-    only if their texts are."""
+    only if their texts are equal."""
     bare = replace(BARE["tag"], answer_kind=kind)
 
     def equal(pairs: Sequence[Pair]) -> Sequence[bool]:

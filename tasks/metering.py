@@ -1,4 +1,4 @@
-"""The meter of a run. It charges costs as they occur, and starts no work that would exceed the budget.
+"""The meter of a run. The meter charges costs as they occur, and allows no work that would exceed the budget.
 
 Reused artifacts and rollouts cost nothing. A batch starts if spending plus its expected cost is within the limit. The
 expected cost is the mean of the run's rollouts of that arm plus MARGIN standard deviations of the sum. Before anything

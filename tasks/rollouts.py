@@ -1,6 +1,6 @@
 """Obtain requested rollouts: take those in the ledger, and sample and store the others.
 
-All stages that need rollouts (sampling, training) use this module. It makes sure that no rollout is paid for twice.
+All stages that need rollouts (sampling, training) use this module, which makes sure that no rollout is paid for twice.
 """
 
 import time

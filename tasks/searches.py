@@ -334,7 +334,8 @@ def _in_batches(trees: Sequence[Tree], terms: Terms, total: SamplingStats, size:
 
 
 def uncut(batch: Sequence[tuple[Tree, Ask]], terms: Terms, had: Had) -> list[Asked]:
-    """Return the requests that can be sampled or are in the ledger. The trees record why others cannot be."""
+    """Return the requests that can be sampled or are in the ledger. The trees record why other requests cannot be
+    sampled."""
     pending: list[Asked] = []
     for tree, ask in batch:
         request = tree.request(ask)
@@ -359,7 +360,7 @@ def say(trees: Sequence[Tree]) -> None:
 
 
 class Stream:
-    """Sends requests to the engine at once. Their results lead to further requests."""
+    """Sends requests to the engine at once. The results lead to further requests."""
 
     def __init__(self, trees: Sequence[Tree], terms: Terms, total: SamplingStats) -> None:
         self.trees, self.terms, self.total = trees, terms, total

@@ -51,11 +51,11 @@ def trainable(problems: pa.Table, splits: pa.Table, bands: pa.Table | None) -> p
 
 
 def step_sampling(rollouts: Sampling, seed: int, step: int, place: int = 0) -> Sampling:
-    """Return the sampling parameters of one training step. It has its own seed, so a repeated problem gets new
+    """Return the sampling parameters of one training step. Each step has its own seed, so a repeated problem gets new
     rollouts.
 
-    place: number of trainings (lessons) before this one. Without it, lessons with the same pool and seeds would draw
-    the same random numbers. Evaluations keep their seed, because they are paired across steps and arms.
+    place: number of trainings (lessons) before this one. Without `place`, lessons with the same pool and seeds would
+    draw the same random numbers. Evaluations keep their seed, because they are paired across steps and arms.
 
     >>> [step_sampling(Sampling(max_tokens=8), 0, step).seed for step in (1, 2)]
     [1106343393, 646101234]
@@ -230,8 +230,8 @@ def last_adapter(files: Path) -> Path:
 
 @stage(Training, version=1)
 def import_adapter(*, adapter: MadeElsewhere, base: BaseModel) -> Payload:
-    """Store an adapter that was not trained here. It has no rows, because its training steps are unknown. Files:
-    `step-0001/`, the adapter in PEFT format."""
+    """Store an adapter that was not trained here. The artifact has no rows, because its training steps are unknown.
+    Files: `step-0001/`, the adapter in PEFT format."""
     given, files = toolbox().place(adapter.sha256, f"the adapter {adapter.name}"), workdir() / "files"
     shutil.rmtree(files, ignore_errors=True)
     (files / "step-0001").mkdir(parents=True)

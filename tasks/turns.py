@@ -241,7 +241,8 @@ class Turns:
         return classed
 
     def _with_candidates(self, rollouts: Sequence[TrainRollout], rows: Sequence[Row]) -> list[TrainRollout]:
-        """Add the graded solutions of each rollout. It is correct if one solution is, and well-formed if all are."""
+        """Add the graded solutions of each rollout. A rollout is correct if one solution is, and well-formed if all
+        are."""
         scaffold, number = self.start.scaffold, self.learner.candidates
         texts = [solutions(row["completion"], number) for row in rows]
         items = [GradeItem(scaffold, t, row["gold"]) for row, own in zip(rows, texts, strict=True) for t in own]

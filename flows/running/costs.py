@@ -215,7 +215,8 @@ class Estimator:
         return cost.model_copy(update={"gpu_hours": hours, "usd": usd})
 
     def problem_set(self, given: Mapping[str, Any], split: str | None) -> _ProblemSet:
-        """Return the problems of a step. Their number is an upper bound until the split or the choice is made."""
+        """Return the problems of a step. The number of problems is an upper bound until the split or the choice is
+        made."""
         splits, pool = given["splits"], given["pool"]
         within, name = (str(splits), str(splits)) if isinstance(splits, Benchmark) else ("", split or "")
         if self.store.has(splits):
@@ -271,9 +272,9 @@ class Estimator:
 
 
 def likely_length(ledger: Ledger, arm: str, model: str, max_tokens: int) -> Length | None:
-    """Return the length of an arm's rollouts with this model and max_tokens, at any step; None if unknown. It comes
-    from the most similar rollouts of this store: this arm with this model, another arm with this model, or this arm
-    with another model. Later rounds of searches are excluded, because their prompts contain earlier completions."""
+    """Return the length of an arm's rollouts with this model and max_tokens, at any step; None if unknown. The length
+    is that of the most similar rollouts of this store: this arm with this model, another arm with this model, or this
+    arm with another model. Later rounds of searches are excluded, because their prompts contain earlier completions."""
     measured = [(a, about) for a, about in ledger.accounts() if isinstance(about.get("max_tokens"), int)]
     own = [(a, about) for a, about in measured if about.get("arm") == arm and about.get("model", model) == model]
     for basis, alike in (

@@ -76,7 +76,7 @@ class PrefectPool:
     """The workers of a pool, which run a deployment once per piece. This class knows deployments and runs, but no
     stages.
 
-    - run: the run that the pieces belong to. It identifies the work, together with a piece's key.
+    - run: the run that the pieces belong to. Run and key of a piece together identify the work.
     - parent: the flow run that needs the pieces; `cancel_children` finds its children by it.
     - parameters: parameters of a piece's run. label: appended to the names of runs.
     """

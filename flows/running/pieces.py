@@ -1,8 +1,8 @@
 """Pieces of a study, each made by one worker: a training, embeddings, a search, a sampling or a shard of one.
 
-Workers are processes (`processes.py`) or a Prefect pool (`on_prefect.py`). They fill the store, and the dispatcher
-makes the cheap stages in between. Shards enter no fingerprint: the rollouts of a shard go to the ledger, and the
-artifact is made when all shards are there. Shards consist of whole batches, so that they do not change the batches.
+Workers are processes (`processes.py`) or a Prefect pool (`on_prefect.py`). Workers make costly artifacts, and the
+dispatcher makes the cheap ones in between. Shards enter no fingerprint: the rollouts of a shard go to the ledger, and
+the artifact is made when all shards are there. Shards consist of whole batches, so that they do not change the batches.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -303,8 +303,8 @@ def states(names: tuple[str, ...]) -> set[str]:
 
 
 def _trigger(match: Resource, related: Resource, expect: set[str], after: str = "", within: int = 0) -> Json:
-    """Return a trigger per flow run. It fires when one of these events arrives, or with `after`, when none of them
-    follows that event within `within` seconds."""
+    """Return a trigger per flow run. The trigger fires when one of the events `expect` arrives; with `after`, if none
+    of them follows that event within `within` seconds."""
     return {
         "type": "event",
         "match": match,

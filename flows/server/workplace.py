@@ -167,7 +167,7 @@ PLAN, PROGRESS, REPORT = "plan", "progress", "report"
 
 
 def show_card(flow_run: str, key: str, markdown: str, description: str) -> None:
-    """Write a card of a flow run. It replaces the card with the same key."""
+    """Write a card of a flow run. A card replaces the card with the same key."""
     query = {"artifacts": {"flow_run_id": {"any_": [flow_run]}, "key": {"any_": [key]}}}
     content = {"data": markdown, "description": description[:200]}
     with get_client(sync_client=True) as prefect:

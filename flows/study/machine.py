@@ -32,9 +32,10 @@ def served_ranks(profile: Profile, models: Mapping[str, BaseModel], elsewhere: M
 def enough_gpus(hardware: Hardware, bases: Mapping[Path, int], gpus: int, gpu: int) -> Hardware:
     """Return the hardware. With `spread`, `tensor_parallel` is doubled until all base models fit.
 
-    It stays as small as possible, because several engines with one GPU each are faster than one engine with several. If
-    the GPUs are unknown or too few, the hardware is unchanged, and the memory plan reports the problem. bases: folders
-    of base models, with the largest rank of served adapters. gpus: number available, of `gpu` bytes each.
+    The number of GPUs per engine stays as small as possible, because several engines with one GPU each are faster than
+    one engine with several. If the GPUs are unknown or too few, the hardware is unchanged, and the memory plan reports
+    the problem. bases: folders of base models, with the largest rank of served adapters. gpus: number available, of
+    `gpu` bytes each.
     """
     if not hardware.spread or hardware.device == "cpu" or hardware.engine not in ("auto", "vllm") or not gpu:
         return hardware

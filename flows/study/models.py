@@ -1,4 +1,5 @@
-"""The models of each arm (base models, adapters) and the encoder. They are found here or on the hub, and hashed."""
+"""The models of each arm (base models, adapters) and the encoder. Models are found here or on the hub, and identified
+by a hash."""
 
 import os
 import re

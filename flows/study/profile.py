@@ -111,8 +111,8 @@ class Pool(Checked):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lesson(Checked):
-    """A training before the studied one. It uses all training problems of its pool, without a screening.
-    Each lesson starts from the adapter of the lesson before it, with a new optimiser."""
+    """A training before the studied one. A lesson uses all training problems of its pool, without a screening. Each
+    lesson starts from the adapter of the lesson before it, with a new optimiser."""
 
     name: Name
     """Name of the lesson; its table is `[lessons.NAME]`."""
@@ -128,7 +128,7 @@ class Lesson(Checked):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Benchmark(Checked):
-    """Problems in addition to the held-out ones. They are sampled before and after training, as for `final`.
+    """Problems in addition to the held-out ones. Benchmarks are sampled before and after training, as for `final`.
     Problems that equal a training problem of the study, or nearly do, are left out."""
 
     name: Name

@@ -41,7 +41,8 @@ class Study:
     - adapters: existing ones, by the arm that starts from one. ranks: the largest LoRA rank by model.
     - pools: the profile's own under "", each lesson's under its name. benchmarks: by name.
     - places: hash → location on this machine.
-    - absent: inputs that are missing here, each with the error that a run would raise. A plan works without them.
+    - absent: inputs that are missing here, each with the error that a run would raise. A plan works without absent
+      inputs.
     """
 
     profile: Profile

@@ -50,7 +50,7 @@ def arm_table(arm: Arm) -> dict[str, Any]:
 
 def own_arms(base: Sequence[Arm], tables: Tables, scaffold_tables: Any, faults: list[Fault]) -> tuple[Arm, ...]:
     """Return the arms that a study defines or changes: those of its base, those of its tables, and one for each own
-    scaffold without an arm. That arm has the scaffold's name and trains its own adapter."""
+    scaffold without an arm. Such an arm has the scaffold's name and trains its own adapter."""
     if not isinstance(scaffold_tables, Mapping):
         faults.append(Fault(("scaffolds",), f"{scaffold_tables!r} is not a table; write [scaffolds.NAME]"))
         return ()

@@ -1,5 +1,5 @@
-"""The settings of a study. They are set by `--set path.to.field=value` and by options that abbreviate one of them.
-`varband study settings` and the docs list them with range, default and description."""
+"""The settings of a study. `--set path.to.field=value` sets any of them, and short options set some. `varband study
+settings` and the docs list them with range, default and description."""
 
 import json
 import tomllib

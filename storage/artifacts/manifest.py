@@ -123,7 +123,7 @@ def refs_in(value: object) -> list[str] | None:
 
 
 class Provenance(BaseModel):
-    """Facts about how the artifact was made. They do not enter the fingerprint."""
+    """Facts about how the artifact was made. These facts do not enter the fingerprint."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     created: Moment

@@ -76,7 +76,7 @@ class Store:
         return self.path(ref) / FILES
 
     def has(self, ref: Ref) -> bool:
-        """Return whether the artifact exists and is intact. Its files are checked once per process."""
+        """Return whether the artifact exists and is intact. The files of an artifact are checked once per process."""
         manifest_path = self.path(ref) / MANIFEST
         if self._mirror:
             self._mirror.refresh(ref)
@@ -227,7 +227,7 @@ class Store:
         return mirror.publish(aside, ref, over=mirror.token(ref)) or self._published_first(mirror, aside, ref)
 
     def delete(self, ref: Ref) -> None:
-        """Remove an artifact. It is renamed first, so that readers never see a part of it."""
+        """Remove an artifact. The folder is renamed first, so that readers never see a part of it."""
         if self._mirror:
             self._mirror.remove(ref)
         grave = self.scratch / f"deleted-{ref}-{uuid.uuid4().hex}"

@@ -76,7 +76,7 @@ class Figure:
     """A figure.
 
     - place: its position in the section.
-    - sources: inputs of the report that it reads. It is shown only if the report has the first one.
+    - sources: inputs of the report that it reads. A figure is shown only if the report has its first source.
     - empty: why it may have no rows; empty if the missing artifact explains that.
     - legend: for the chart of an answer, a sentence on each kind of mark (see `explained`).
     """

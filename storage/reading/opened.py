@@ -24,7 +24,7 @@ from rollouts group by all order by all
 @dataclass(frozen=True, slots=True)
 class OpenStudy:
     """The newest report of a study. Tables are Arrow tables, which `.to_pandas()` and `polars.from_arrow` convert.
-    DuckDB reads them by the names of Python variables."""
+    DuckDB reads Arrow tables by the names of Python variables."""
 
     root: Path
     report: str
@@ -55,7 +55,7 @@ class OpenStudy:
 
 @dataclass(frozen=True, slots=True)
 class OpenStore:
-    """A root. Its studies are those that have a report."""
+    """A root. Only studies with a report are listed."""
 
     root: Path
 

@@ -1,8 +1,8 @@
 """Copies of a study in another root, with everything that a report, an audit and a resumed run need.
 
 A light copy has no checkpoints, and only the adapters that later trainings start from, because adapters are by far the
-largest part of a study. Its trainings list the missing files in `left.json`. Artifacts that the target already has do
-not change, except that missing weights are added.
+largest part of a study. The trainings of a light copy list the missing files in `left.json`. Artifacts that the target
+already has do not change, except that missing weights are added.
 """
 
 import os
@@ -189,7 +189,7 @@ def _bring_records(mirror: Mirror) -> None:
 
 
 def _copy_register(source: Path, target: Path) -> Iterator[int]:
-    """Yield the bytes of a copied register. It is copied only if it continues the target's register."""
+    """Yield the bytes of a copied register. A register is copied only if it continues the target's register."""
     ours, theirs = (path.read_bytes() if path.exists() else b"" for path in map(register_path, (source, target)))
     if len(ours) <= len(theirs) and theirs.startswith(ours):
         return
@@ -201,7 +201,7 @@ def _copy_register(source: Path, target: Path) -> Iterator[int]:
 
 
 def _readable_by_the_same(source: Path, to: Path) -> None:
-    """Copy the permissions of a file, and let the copy's user write it."""
+    """Copy the permissions of a file. The user who copies may write the copy."""
     to.chmod(source.stat().st_mode & 0o777 | 0o600)
 
 

@@ -1,5 +1,5 @@
 """Records: small JSON files outside the artifacts: the team's overrides of verdicts, the register of studies, and
-nightly re-evaluations. They are written atomically, and uploaded if the root is on object storage.
+nightly re-evaluations. Records are written atomically, and uploaded if the root is on object storage.
 
 A damaged file is moved to `<root>/.damaged`, never deleted.
 """

@@ -163,7 +163,7 @@ def record_paths(root: Path) -> list[Path]:
 
 @functools.lru_cache(maxsize=20_000)
 def _read(path: Path, inode: int, mtime_ns: int) -> Run:
-    """Read a record. It is cached, because a record is only ever replaced, and then has another inode or time."""
+    """Read a record. Records are cached by inode and time, because a record is replaced and never changed in place."""
     return read_record(path)
 
 
@@ -182,7 +182,7 @@ def all_runs(root: Path) -> list[Run]:
 
 
 def rarest_first(changes: Sequence[Sequence[str]]) -> list[tuple[str, ...]]:
-    """Sort the changes of each study. Those that are rarest among all studies come first.
+    """Sort the changes of each study. Changes that are rarest among all studies come first.
 
     >>> rarest_first([("steps: 40 → 8", "rate: 1 → 2"), ("steps: 40 → 8",)])
     [('rate: 1 → 2', 'steps: 40 → 8'), ('steps: 40 → 8',)]

@@ -119,7 +119,7 @@ def spent_in_month(root: Path, month: str) -> Amounts:
 
 @functools.lru_cache(maxsize=20_000)
 def _of_month(path: Path, size: int, month: str) -> Amounts:
-    """Return the sum of a journal in a month. It is cached by the file's size, because journals only grow."""
+    """Return the sum of a journal in a month. Sums are cached by the journal's size, because journals only grow."""
     return plus(Amounts(), (charge for charge in _charges(path) if charge.time.startswith(month)))
 
 

@@ -1,4 +1,5 @@
-"""Budgets and prices. They enter no fingerprint: a limit only pauses a run, and prices change costs but no result."""
+"""Budgets and prices. Budgets and prices enter no fingerprint, because a limit only pauses a run, and prices change no
+result."""
 
 from __future__ import annotations
 

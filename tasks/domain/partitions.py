@@ -301,7 +301,7 @@ METHODS = (
 
 
 def _by_first_letter(stems: Sequence[str]) -> str:
-    """Return a pattern for the same stems, grouped by first letter. It matches four times as fast.
+    """Return a pattern for the same stems, grouped by first letter. Such a pattern matches four times as fast.
 
     >>> _by_first_letter(["list", "case", "lcm"])
     'l(?:ist|cm)|c(?:ase)'

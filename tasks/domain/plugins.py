@@ -22,7 +22,8 @@ def plugin_names(group: Group) -> list[str]:
 
 
 def pinned(group: Group, name: str) -> str:
-    """Return a plug-in's name with package and version. Raise UserError unless exactly one installed package has it."""
+    """Return a plug-in's name with package and version. Raise UserError unless exactly one installed package provides
+    the plug-in."""
     entry = _entry(group, name.partition("@")[0])
     assert entry.dist is not None
     there = f"{entry.name}@{entry.dist.name}=={entry.dist.version}"

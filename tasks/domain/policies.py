@@ -21,8 +21,8 @@ SERVED = "served:"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaseModel:
-    """A model. Its identity is a hash of its files (tasks/engines/model_files.py), or `served:NAME` if only a server
-    has them. `name` is a label."""
+    """A model. The identity of a model is a hash of its files (tasks/engines/model_files.py), or `served:NAME` if only
+    a server has them. `name` is a label."""
 
     name: str = field(default="", compare=False)
     sha256: str
@@ -66,7 +66,8 @@ class Policy:
     """An arm with or without an adapter. `adapter`: the training artifact; `adapter_step`: the step of that training.
 
     - scaffold: by default the present scaffold of the arm.
-    - step, seed: labels: step and seed of the studied training. Its step 0 may already have a lesson's adapter.
+    - step, seed: labels: step and seed of the studied training. The policy of step 0 may already have a lesson's
+      adapter.
     - role: `critic` for the second adapter of a training that has two (advantages/structured.py).
     """
 

@@ -1,7 +1,7 @@
 """Scaffolds and arms. A scaffold is the prompt around a problem, and the tags of trace and answer in a completion.
 
-A scaffold turns a problem into a prompt, and a completion into a trace and a final-answer region. It never grades; the
-grader reads only the answer region.
+A scaffold turns a problem into a prompt, and a completion into a trace and a final-answer region. A scaffold never
+grades; the grader reads only the answer region.
 """
 
 import dataclasses

@@ -1,1 +1,1 @@
-"""External components: vLLM, transformers, peft, encoders, worker processes. They are imported inside functions."""
+"""External components (vLLM, transformers, peft, encoders, worker processes), which are imported inside functions."""

@@ -92,7 +92,7 @@ class SentenceEncoder:
 
 @contextmanager
 def quick_products(device: str) -> Iterator[None]:
-    """Use TF32 for float32 products on a GPU. It is twice as fast, and changes cosines by up to 3e-5."""
+    """Use TF32 for float32 products on a GPU. TF32 is twice as fast, and changes cosines by up to 3e-5."""
     import torch
 
     before = torch.get_float32_matmul_precision()

@@ -1,5 +1,5 @@
-"""How a process uses its machine, which engine samples, and the environment variables of third-party libraries. They
-switch off telemetry, hub access, progress bars and log warnings. None of these settings enters a fingerprint.
+"""How a process uses its machine, which engine samples, and the environment variables of third-party libraries. These
+variables switch off telemetry, hub access, progress bars and log warnings. None of these settings enters a fingerprint.
 
 Compiled kernels of vLLM and Triton are in one folder per vLLM, torch and GPU, which is small enough to copy:
     $VARBAND_CACHE/engines/<vLLM, torch, GPU>/{vllm,triton}
@@ -136,8 +136,8 @@ class Hardware(Checked):
 
     @property
     def learner_share(self) -> float:
-        """Return the share of a GPU's memory that the sampler leaves to the learner. It is 1 if they have separate
-        GPUs, or if the engine is not vLLM, which takes its whole share at once."""
+        """Return the share of a GPU's memory that the sampler leaves to the learner. The share is 1 if the two have
+        separate GPUs, or if the engine is not vLLM, which takes its whole share at once."""
         apart = self.sampler_apart or self.engine not in ("auto", "vllm")
         return 1.0 if apart else 1.0 - self.memory_fraction
 

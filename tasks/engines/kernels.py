@@ -1,7 +1,7 @@
 """Triton kernels for a GPU.
 
-`gated_backward`: the backward pass of silu(gate) * up over routed rows. It reads and writes each number once. The
-version that torch compiles takes 3.5 times as long as its memory traffic.
+`gated_backward`: the backward pass of silu(gate) * up over routed rows. The kernel reads and writes each number once.
+The version that torch compiles takes 3.5 times as long as its memory traffic.
 
 `sample_tokens`: one sampled token per row of logits, and its log-prob. vLLM adds noise to each logit, takes the
 largest, and reads the logits again for the log-prob. Here the first kernel reads the logits once and sums exp(logit) by

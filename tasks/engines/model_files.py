@@ -121,7 +121,7 @@ def weights_of(path: Path) -> dict[str, StoredWeight]:
 
 @cache
 def _header(path: Path, size: int, changed: int) -> dict[str, StoredWeight]:
-    """Read a header. It is cached by the file's size and time."""
+    """Read a header, which is cached by the file's size and time."""
     from safetensors import SafetensorError, safe_open
 
     try:
@@ -177,7 +177,7 @@ def model_digest(folder: Path) -> str:
 
 
 def weights_identity(folder: Path) -> str:
-    """Return a sha256 over the contents of the weight files. Their names do not change it."""
+    """Return a sha256 over the contents of the weight files, which their names do not change."""
     return hashlib.sha256("".join(map(remembered_digest, weight_files(folder))).encode()).hexdigest()
 
 

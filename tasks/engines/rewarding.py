@@ -1,8 +1,8 @@
 """A reward model from a folder, which scores a problem with a (partial) answer.
 
 A transformers model for sequence classification scores at the last token; for a process model that is the end of a
-step. A judge may also be a causal language model that answers a yes-or-no question about the answer. Its score is the
-probability of Yes against No as the next token (a generative verifier: Zhang et al. 2024, arXiv 2408.15240).
+step. A judge may also be a causal language model that answers a yes-or-no question about the answer. The judge's score
+is the probability of Yes against No as the next token (a generative verifier: Zhang et al. 2024, arXiv 2408.15240).
 """
 
 from collections.abc import Sequence

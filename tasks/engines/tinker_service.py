@@ -209,8 +209,8 @@ class Service:
             refuse_other_alpha(answered(lambda: httpx.get(urls["adapter_config.json"]).json())["lora_alpha"], config)
 
     def sampler(self, gone: str, **named: str) -> Any:
-        """Return a sampling client. It sends no request while the service asks to wait; the SDK alone would try again
-        after a second. gone: see `answered`."""
+        """Return a sampling client. The client sends no request while the service asks to wait; the SDK alone would try
+        again after a second. gone: see `answered`."""
         sampler = answered(lambda: self.client.create_sampling_client(**named), gone)
         send = sampler._send_asample_request
 

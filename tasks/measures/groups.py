@@ -1,4 +1,4 @@
-"""Groups: all rollouts of one problem under one policy. Their counts, and means over problems and seeds."""
+"""Groups (all rollouts of one problem under one policy): how they are counted, and averaged over problems and seeds."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -195,7 +195,8 @@ def estimates(
     problems and seeds, or the reason for none.
 
     of: columns of one slice, whose values are shares. heads: column → first fields of its row; `why` is the reason for
-    missing values. It is used if any value is missing, or with `partial` only if all are. gradual: see `levels`.
+    missing values. The reason is given if any value is missing, or with `partial` only if all are. gradual: see
+    `levels`.
     """
     found = seeded(of, list(heads))
     values_SPV, rows = found.values_SPV, list[Row]()

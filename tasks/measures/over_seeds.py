@@ -76,7 +76,7 @@ def improvement_of_pairs(first_S: np.ndarray, second_S: np.ndarray) -> tuple[flo
 
 def improvement(first_S: np.ndarray, second_S: np.ndarray) -> tuple[float, float, float]:
     """Return (estimate, low, high) of the chance that a seed of the first recipe scores higher than one of the second.
-    Ties count half. It is a score interval, whose width is never 0 (Newcombe 2006, part 2, method 5).
+    Ties count half. The interval is a score interval, whose width is never 0 (Newcombe 2006, part 2, method 5).
 
     >>> [round(v, 3) for v in improvement(np.array([3.0, 4, 5]), np.array([1.0, 2, 3]))]
     [0.944, 0.448, 0.997]

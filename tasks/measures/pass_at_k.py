@@ -233,7 +233,7 @@ def votes_of(parts: Iterable[pa.Table], ks: Sequence[int], seed: int) -> pa.Tabl
     metric: `maj@k`: the most frequent `answer_class` of k rollouts is correct (ties share the vote; no answer, no
     vote). `shortest@k`: the shortest of k rollouts with an answer is correct. `likeliest@k`: the rollout with the
     highest mean log-probability per token is correct. Values are averaged over the k-subsets of a group, or over
-    MAX_SUBSETS random ones (the same for all groups of one size). They are None, with a reason, if a group has fewer
+    MAX_SUBSETS random ones (the same for all groups of one size). A value is None, with a reason, if a group has fewer
     than k rollouts or lacks a log-probability. pass@k is their upper bound. parts: rollouts of whole groups; an
     optional column `cluster` marks near-duplicates.
     """

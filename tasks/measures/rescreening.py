@@ -105,9 +105,9 @@ def measured(joint_33P: np.ndarray, kept: tuple[int, ...] | None, cluster_P: np.
 
 
 def _share_of_parts(both_PV: np.ndarray) -> tuple[float, float]:
-    """Return (low, high) of Σ part / Σ whole, where parts are chances. It is Wilson's interval with Student's t, on the
-    effective number of problems, which comes from the linearised variance. This number is at most twice Σ whole,
-    because each half is the first draw once."""
+    """Return (low, high) of Σ part / Σ whole, where parts are chances. The interval is Wilson's with Student's t, on
+    the effective number of problems, which comes from the linearised variance. The effective number is at most twice Σ
+    whole, because each half is the first draw once."""
     from scipy.stats import t
 
     part, whole = both_PV.sum(axis=0)

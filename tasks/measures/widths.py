@@ -104,9 +104,9 @@ def none_of(n: int, size: int, k: int) -> float:
 
 def distinct(group: Group, k: int) -> float:
     """Return the expected number of distinct classes among k rollouts, Σ_c [1 − C(n − n_c, k) / C(n, k)], where n_c is
-    the size of class c. It is NoveltyBench's distinct_k (Zhang et al. 2025, arXiv 2504.05228), averaged over all
-    subsets of k; ecology calls it rarefaction (Hurlbert 1971). A rollout without a class adds nothing. The value lies
-    between 0 (1 if all rollouts have a class) and k."""
+    the size of class c. The measure is NoveltyBench's distinct_k (Zhang et al. 2025, arXiv 2504.05228), averaged over
+    all subsets of k; ecology calls it rarefaction (Hurlbert 1971). A rollout without a class adds nothing. The value
+    lies between 0 (1 if all rollouts have a class) and k."""
     return sum(1.0 - none_of(len(group), int(size), k) for size in group.counts)
 
 
@@ -116,10 +116,10 @@ PATIENCE = 0.8
 def utility(group: Group, k: int) -> float:
     """Return the utility (0 to 1) of k rollouts for a reader who goes on to the next with probability p = PATIENCE.
 
-    It is (1 − p)/(1 − p^k) · Σ_{i=1..k} p^(i−1) · 1[class i is new] · u_i. u_i is 1 for a correct rollout with a class;
-    NoveltyBench (Zhang et al. 2025, arXiv 2504.05228) has a reward model's score there. The mean is over all orders of
-    the n rollouts: a rollout of a class of n_c is the first of its class and at place i with chance C(n − n_c, i − 1) /
-    C(n − 1, i − 1) / n.
+    The utility is (1 − p)/(1 − p^k) · Σ_{i=1..k} p^(i−1) · 1[class i is new] · u_i. u_i is 1 for a correct rollout with
+    a class; NoveltyBench (Zhang et al. 2025, arXiv 2504.05228) has a reward model's score there. The mean is over all
+    orders of the n rollouts: a rollout of a class of n_c is the first of its class and at place i with chance C(n −
+    n_c, i − 1) / C(n − 1, i − 1) / n.
     """
     n, weights = len(group), PATIENCE ** np.arange(k)
     classes, at_N, size_C = np.unique(group.class_N, return_inverse=True, return_counts=True)

@@ -100,7 +100,7 @@ def designs(root: Path) -> pa.Table:
 
 
 def _limits(node: object) -> dict[str, int]:
-    """Return max_tokens by the tag of a run. It comes from the run log."""
+    """Return max_tokens by the tag of a run, as the run log gives it."""
     if not isinstance(node, dict):
         return {}
     own = {str(node["tag"]): int(node["max_tokens"])} if {"tag", "max_tokens"} <= node.keys() else {}
@@ -209,8 +209,8 @@ def interval_rows(root: Path, evaluations: Mapping[str, pa.Table], draws: int, s
 
 
 def with_truncation(rows: list[Row], tokens: Mapping[str, Any]) -> list[Row]:
-    """Add a lower bound of the truncated share to designs. It comes from the table of tokens: if the median length of a
-    bucket is the limit, at least half of the bucket was truncated."""
+    """Add a lower bound of the truncated share to designs. The table of tokens gives the bound: if the median length of
+    a bucket is the limit, at least half of the bucket was truncated."""
     benches = {LEVEL5: "math", AIME: "aime"}
     fields = {"panel": "panel_tokens_median", "thinking": "think_tokens_median"}
     for row in rows:

@@ -57,9 +57,9 @@ class Headline:
 def headline(ask: findings.Ask, inputs: Collection[str], looks: int = 1, *, study: str, asks: str = "") -> Headline:
     """Return the answer to the question of a study.
 
-    It is about objectives or a search if the study has them, about width if the question is and nothing was trained,
-    and otherwise about the arms. If the question names one objective or search method, the answer is about that one.
-    inputs: names of the report's inputs. study: its name. asks: its question. looks: see `findings.answer`.
+    The answer is about objectives or a search if the study has them, about width if the question is and nothing was
+    trained, and otherwise about the arms. If the question names one objective or search method, the answer is about
+    that one. inputs: names of the report's inputs. study: its name. asks: its question. looks: see `findings.answer`.
     """
     form, figure = findings.Form(ask("report_form").to_pylist()), answer_figure(inputs, asks)
     rows = ask(figure.query).to_pylist()
@@ -172,8 +172,8 @@ def _decided(pairs: Sequence[bool], what: str) -> str:
 def _not_compared(
     form: findings.Form, pairs: Sequence[findings.Row], sampled: str, why: str, study: str
 ) -> tuple[str, str]:
-    """Return the headline for arms that are not compared. It names all arms that break the form of their answers, or
-    else says why the first two are not compared."""
+    """Return the headline for arms that are not compared. The headline names all arms that break the form of their
+    answers, or else says why the first two are not compared."""
     broken = form.broken([arm for arm in form.arms if any(arm in (row["arm"], row["other"]) for row in pairs)], sampled)
     if not broken:
         return (

@@ -1,4 +1,5 @@
-r"""The outer form of an answer: scalar, list, set, tuple, interval, union, relation or matrix. Its parts are texts."""
+r"""The outer form of an answer: scalar, list, set, tuple, interval, union, relation or matrix. The parts of an answer
+are texts."""
 
 from __future__ import annotations
 
@@ -189,7 +190,7 @@ def _bracketed(text: str) -> Shape | None:
 
 
 def _as_items(parts: Iterable[str]) -> tuple[Shape, ...]:
-    """Return the items of a list. `1, 2 and 3` has three, and `p=5, q=2; p=7, q=2` has two pairs."""
+    """Return the items of a list. The list `1, 2 and 3` has three items, and `p=5, q=2; p=7, q=2` has two pairs."""
     items = tuple(map(_shape, parts))
     names = {tuple(part.items[0].text if part.kind == "relation" else "" for part in item.items) for item in items}
     if all(item.kind == "list" for item in items) and len(names) == 1 and "" not in min(names):

@@ -148,8 +148,8 @@ def covariances(logprobs_T: np.ndarray, advantages_T: np.ndarray) -> np.ndarray:
 def clip_cov(
     logprobs_T: np.ndarray, advantages_T: np.ndarray, config: LearnerConfig, key: Sequence[object]
 ) -> TokenWeights:
-    """Remove the gradient of a random `cov_share` of all tokens (at least one). They are chosen among the tokens with a
-    covariance between cov_low and cov_high (Clip-Cov, eq. 9 and 10)."""
+    """Remove the gradient of a random `cov_share` of all tokens (at least one). These tokens are chosen among those
+    with a covariance between cov_low and cov_high (Clip-Cov, eq. 9 and 10)."""
     found_T = covariances(logprobs_T, advantages_T)
     eligible = np.flatnonzero((found_T > config.cov_low) & (found_T < config.cov_high))
     chosen = shuffled([str(i) for i in eligible], *key)[: max(1, int(config.cov_share * len(found_T)))]
@@ -162,7 +162,7 @@ def kl_cov(
     logprobs_T: np.ndarray, advantages_T: np.ndarray, config: LearnerConfig, _: Sequence[object]
 ) -> TokenWeights:
     """Add a KL penalty towards the sampler to the `cov_share` of the tokens (at least one) with the largest covariance.
-    Its weight is `cov_kl` (KL-Cov, eq. 11 and 12; the penalty is |log-ratio|, as in the authors' code)."""
+    The penalty is `cov_kl` · |log-ratio|, as in the authors' code (KL-Cov, eq. 11 and 12)."""
     found_T = covariances(logprobs_T, advantages_T)
     kl_T = np.zeros(len(found_T), np.float32)
     kl_T[np.argsort(-found_T, kind="stable")[: max(1, int(config.cov_share * len(found_T)))]] = config.cov_kl
@@ -314,8 +314,8 @@ def summed(
 
 
 def divisor(loss: Loss, config: LearnerConfig, *, tokens: int, rollouts: int) -> float:
-    """Return the divisor of one update's summed terms. It counts the tokens and rollouts of the whole batch, with dead
-    groups, as in Yu et al. 2025 (DAPO, arXiv 2503.14476, eq. 8), MiniMax-M1 and TRL's `dapo`. A sum and a mean train
-    differently despite Adam, because a mean over 1e5 tokens shrinks gradients towards Adam's eps, 1e-8."""
+    """Return the divisor of one update's summed terms. The divisor counts the tokens and rollouts of the whole batch,
+    with dead groups, as in Yu et al. 2025 (DAPO, arXiv 2503.14476, eq. 8), MiniMax-M1 and TRL's `dapo`. A sum and a
+    mean train differently despite Adam, because a mean over 1e5 tokens shrinks gradients towards Adam's eps, 1e-8."""
     divisors = {"sum": 1, "token_mean": tokens, "constant": max(rollouts, 1) * (config.max_tokens or 1)}
     return float(max(divisors.get(loss.reduction, rollouts), 1))

@@ -166,8 +166,8 @@ def extra_prompts(
 
 def learning_rate(config: LearnerConfig, step: int) -> float:
     """Return the learning rate of a step's updates. Steps count from 1. The last step of the warm-up has the full rate.
-    A decay would reach zero one step after the last one. It is linear, or half a cosine (Loshchilov and Hutter 2016,
-    arXiv 1608.03983, eq. 5).
+    A decay would reach zero one step after the last one. The decay is linear, or half a cosine (Loshchilov and Hutter
+    2016, arXiv 1608.03983, eq. 5).
 
     >>> from tasks.domain.grpo.learner_config import LearnerConfig
     >>> c = LearnerConfig(steps=6, groups_per_step=1, group_size=2, learning_rate=1.0, lora_rank=1, lora_alpha=1,

@@ -1,7 +1,7 @@
 """Near-duplicates: problems that share most of their wording, or a long beginning.
 
 A shingle is five consecutive words, not counting notes (whole sentences in parentheses). Two problems are
-near-duplicates if the longer one has at least half (`CONTAINED`) of the shorter one's shingles. They also are
+near-duplicates if the longer one has at least half (`CONTAINED`) of the shorter one's shingles. Two problems are also
 near-duplicates if they share a beginning of `STEM_SHINGLES` that is a third of the shorter one. Problems that differ
 only in numbers are found too, because most shingles contain no number.
 """
@@ -97,7 +97,7 @@ def near_duplicates(texts: Sequence[str], others: Sequence[str] | None = None) -
 
 
 def _links(one: Sequence[int], other: Sequence[int], border: int | None) -> Iterable[tuple[int, int]]:
-    """Return pairs that link two groups of copies. Their number grows linearly with the number of copies."""
+    """Return pairs that link two groups of copies: about as many pairs as there are copies."""
     if border is None:
         return ((one[0], b) for b in other if b > one[0]) if one is other else ((one[0], other[0]),)
     found: set[tuple[int, int]] = set()

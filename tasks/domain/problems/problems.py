@@ -124,7 +124,7 @@ def pool_rows(
     rows: Sequence[Row], grade: Grade = grade_exactly, policy: PoolPolicy | None = None, kept_out: Sequence[str] = ()
 ) -> tuple[list[Row], list[Row]]:
     """Return rows of (Pool, PoolIssues). rows: problem, gold, source, source_id; optional year, level, subject.
-    kept_out: texts of evaluation problems. Their exact and near-duplicates are always excluded."""
+    kept_out: texts of evaluation problems. Exact and near-duplicates of evaluation problems are always excluded."""
     policy = policy or PoolPolicy()
     ready = [_problem(row, policy.answer_kinds) for row in rows]
     golds = [(p["gold"], p["gold_raw"], p["problem"]) for p in ready]
@@ -189,7 +189,7 @@ HeldOut = Literal["all"]
 
 
 def reserved_sources(counts: Mapping[str, int]) -> set[str]:
-    """Return the evaluation-only sources of a pool that also has others. They are held out entirely."""
+    """Return the evaluation-only sources of a pool that also has others. All problems of such a source are held out."""
     return {name for name in counts if len(counts) > 1 and name in SOURCES and SOURCES[name].eval_only}
 
 

@@ -1,1 +1,1 @@
-"""Search methods at test time. They request rollouts, and never see a gold."""
+"""Search methods at test time. A method requests rollouts, and never sees a gold."""

@@ -155,7 +155,7 @@ class EarlyStopped(Majority):
 
 def leads(leader: int, second: int) -> float:
     """Return the probability that the leading answer is the more likely one of two, given their votes and a uniform
-    prior. It is the probability that a Beta(leader + 1, second + 1) exceeds one half, a sum of binomials.
+    prior. This is the probability that a Beta(leader + 1, second + 1) exceeds one half, a sum of binomials.
 
     >>> leads(0, 0), leads(1, 0), round(leads(4, 0), 5), leads(2, 2)
     (0.5, 0.75, 0.96875, 0.5)
@@ -209,7 +209,7 @@ def scores(seen: Sequence[Candidate]) -> dict[str, float]:
 
 
 def best_scored(seen: Sequence[Candidate]) -> Candidate | None:
-    """Return the candidate with the highest score, or of equal scores the likeliest. Those without a score come
+    """Return the candidate with the highest score, or of equal scores the likeliest. Candidates without a score come
     last."""
     given = scores(seen)
     return max(answered(seen), key=lambda c: (given.get(c.name, -1.0), c.likelihood), default=None)

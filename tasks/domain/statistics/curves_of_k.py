@@ -155,7 +155,7 @@ def beyond_shift(
 
 
 def _null_and_excess(pair: Pair, ks: tuple[int, int], weights_BP: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return (null_B, excess_B). They are positive for a closing gap, whichever policy is ahead."""
+    """Return (null_B, excess_B). Both are positive for a closing gap, whichever policy is ahead."""
     a_B2, b_B2 = (weights_BP @ one_SP4[:, :, 2:].mean(axis=0) for one_SP4 in pair)
     gap_B2 = a_B2 - b_B2
     sign = 1.0 if gap_B2[0, 0] >= 0 else -1.0
@@ -170,8 +170,8 @@ def _null_and_excess(pair: Pair, ks: tuple[int, int], weights_BP: np.ndarray) ->
 
 
 def spread_of_difficulty(n_P: np.ndarray, c_P: np.ndarray, weights_BP: np.ndarray) -> np.ndarray:
-    """Return (B, J) weights of the grid's logits, for each draw's weights of the problems. They are the nonparametric
-    maximum likelihood estimate of the distribution of success rates."""
+    """Return (B, J) weights of the grid's logits, for each draw's weights of the problems. The weights are the
+    nonparametric maximum likelihood estimate of the distribution of success rates."""
     pairs, class_P = np.unique(np.stack([n_P, c_P]), axis=1, return_inverse=True)
     weights_BC = weights_BP @ np.eye(pairs.shape[1])[class_P.ravel()]
     p_J = 1 / (1 + np.exp(-GRID_J))

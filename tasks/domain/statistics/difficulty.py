@@ -1,9 +1,9 @@
 """The distribution of problem difficulty, estimated from counts of correct rollouts: a beta-binomial fit, and the range
 of each figure over all plausible distributions.
 
-The fit gives the estimate. Its own interval is valid only if success rates follow a beta distribution; for some other
-pools it never contained the true value (docs/coverage.md). So intervals are ranges over all distributions with a
-likelihood close to the maximum. They are wide if the rollouts are too few to predict larger groups.
+The fit gives the estimate. The interval of the fit is valid only if success rates follow a beta distribution; for some
+other pools it never contained the true value (docs/coverage.md). So intervals are ranges over all distributions with a
+likelihood close to the maximum. Such an interval is wide if the rollouts are too few to predict larger groups.
 
 Axes: C classes of equal (n, c), J success rates, I terms of a figure, F figures, V prices.
 """

@@ -32,8 +32,8 @@ def subsets(n: int, k: int, most: int = 200, seed: int = 0) -> np.ndarray:
 
 
 def g_pass_at_k(n_P: np.ndarray, c_P: np.ndarray, k: int) -> np.ndarray:
-    """Return (P, k) unbiased chances that at least 1, 2, … k of k rollouts are correct; NaN where n < k. They are tails
-    of the hypergeometric distribution (Liu et al. 2024, arXiv 2412.13147).
+    """Return (P, k) unbiased chances that at least 1, 2, … k of k rollouts are correct; NaN where n < k. The chances
+    are tails of the hypergeometric distribution (Liu et al. 2024, arXiv 2412.13147).
 
     >>> g_pass_at_k(np.array([4, 2]), np.array([3, 2]), 3).round(4).tolist()
     [[1.0, 1.0, 0.25], [nan, nan, nan]]
@@ -79,8 +79,9 @@ JOINED = 0.25
 
 
 def num_clusters(vectors_ND: np.ndarray) -> int | None:
-    """Return the number of DBSCAN clusters with min_samples 2, counting each noise point, as in the publication. They
-    are the connected components of traces at a cosine distance of at most JOINED. None for fewer than two traces.
+    """Return the number of DBSCAN clusters with min_samples 2, counting each noise point, as in the publication. These
+    clusters are the connected components of traces at a cosine distance of at most JOINED. None for fewer than two
+    traces.
 
     >>> num_clusters(np.array([[1.0, 0], [1, 0], [0, 1]]))
     2

@@ -142,7 +142,8 @@ class Spread:
         return np.sqrt(stdtrit(self.problems_df_V, tail) ** 2 * self.problems_V + self._of_seeds(t_V, up))
 
     def beyond(self, distance_V: np.ndarray, up: bool | np.ndarray | None = None) -> np.ndarray:
-        """Return the one-sided chance_V that an estimate is further away than the distance. It inverts `half`.
+        """Return the one-sided chance_V that an estimate is further away than the distance. This function inverts
+        `half`.
 
         >>> one = Spread(np.array([4.0]), np.array([9.0]), np.array([1.0]), np.array([2.0]))
         >>> one.beyond(one.half(0.03)).round(6).tolist(), one.beyond(-one.half(0.03)).round(6).tolist()
@@ -159,8 +160,8 @@ class Spread:
         return np.where(self.seeds_V > 0, np.where(distance_V < 0, 1 - tail_V, tail_V), alone_V)
 
     def found(self, tail: float, power: float, up: bool | np.ndarray) -> np.ndarray:
-        """Return the mean_V that a test with this tail on each side detects with this power. It comes from a noncentral
-        t with two variances, each with its own degrees of freedom (Gauss-Legendre over both).
+        """Return the mean_V that a test with this tail on each side detects with this power. The power is that of a
+        noncentral t with two variances, each with its own degrees of freedom (Gauss-Legendre over both).
 
         >>> known = Spread(np.array([1.0, 1.0]), np.array([1e9, 4.0]), np.zeros(2), np.ones(2))
         >>> known.found(0.025, 0.8, False).round(3).tolist()  # 1.96 + 0.8416; noncentral t of 4 degrees
@@ -212,9 +213,9 @@ def bisected(low_V: np.ndarray, high_V: np.ndarray, reached: Callable[[np.ndarra
 
 
 def taken_off(seeds: int, policies: int) -> float:
-    """Return the share of the variance common to problems and seeds that is subtracted from the seeds' variance. It
-    keeps coverage between 92 and 98 % (docs/coverage.md). With several seeded policies it is all of the common
-    variance, because they rarely all agree by chance.
+    """Return the share of the variance common to problems and seeds that is subtracted from the seeds' variance. The
+    share was chosen to keep coverage between 92 and 98 % (docs/coverage.md). With several seeded policies it is all of
+    the common variance, because they rarely all agree by chance.
 
     >>> [taken_off(seeds, 1) for seeds in (2, 3, 5)], taken_off(3, 2)
     ([0.25, 0.5, 0.75], 1.0)
@@ -375,9 +376,10 @@ def combined(
 
 
 def folded(values_SPV: np.ndarray, cluster_P: np.ndarray) -> np.ndarray:
-    """Return (S, C, V) values of C clusters of near-duplicates in place of problems, with the same means by seed. Their
-    variance is the cluster-robust one, C/(C − 1) · Σ_c (Σ_{i∈c} (x_i − mean))² / n². It is unreliable if a few large
-    clusters hold most problems (`uneven`). All problems then become one cluster, which has no interval.
+    """Return (S, C, V) values of C clusters of near-duplicates in place of problems, with the same means by seed. The
+    variance of these values is the cluster-robust one, C/(C − 1) · Σ_c (Σ_{i∈c} (x_i − mean))² / n². The variance is
+    unreliable if a few large clusters hold most problems (`uneven`). All problems then become one cluster, which has no
+    interval.
 
     >>> folded(np.array([[[0.0], [0.0], [3.0]]]), np.array([7, 7, 8])).round(3).tolist()
     [[[-0.333], [2.333]]]
@@ -464,8 +466,9 @@ def ratio(
 
 
 def together(values_PV: np.ndarray, draws: int, seed: int) -> float:
-    """Return the factor on the normal quantile that makes intervals of correlated columns hold simultaneously. It comes
-    from the largest of V normals with the columns' correlation. A constant column counts as independent."""
+    """Return the factor on the normal quantile that makes intervals of correlated columns hold simultaneously. The
+    factor comes from the largest of V normals with the columns' correlation. A constant column counts as
+    independent."""
     if values_PV.shape[1] < 2 or len(values_PV) < 2:
         return 1.0
     away_PV = values_PV - values_PV.mean(axis=0)

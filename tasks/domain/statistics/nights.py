@@ -2,10 +2,10 @@
 the same problems.
 
 Without a change, all rollouts of one problem are exchangeable. The number of correct rollouts since some night is then
-hypergeometric, given the problem's counts over all nights. Its standardised difference from the mean, summed over
-problems, is the Mantel-Haenszel statistic. A scan takes the largest statistic over all possible nights of change. The
-p-value comes from permutations of rollouts within problems; it is exact for any number of problems and rollouts. The
-significance levels of 90 nights together allow a false alarm with a chance of at most 5 % (simulation:
+hypergeometric, given the problem's counts over all nights. The sum over problems of its difference from the mean,
+standardised, is the Mantel-Haenszel statistic. A scan takes the largest statistic over all possible nights of change.
+The p-value comes from permutations of rollouts within problems; it is exact for any number of problems and rollouts.
+The significance levels of 90 nights together allow a false alarm with a chance of at most 5 % (simulation:
 docs/coverage.md). Axes: N nights, of which the first is the evaluation; P problems.
 """
 

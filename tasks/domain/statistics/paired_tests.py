@@ -169,12 +169,13 @@ def adjusted(
     """Return adjusted_difference (the difference at equal log length and accuracy), adjusted_low, adjusted_high and
     adjusted_p; or else adjusted_reason.
 
-    This is least squares on the log length ratio, its square and the difference in accuracy. Its errors allow for
-    near-duplicates. It needs problems with each arm longer, three clusters of problems per coefficient, and covariates
-    that are not collinear. more: variance added by seeds. freedom: degrees of freedom of that variance. noise: sampling
-    variance of a problem's difference in accuracy, which makes the slope of accuracy too small. Part of the effect of
-    accuracy then stays in the difference, unless diversity comes from the same rollouts. So the interval covers the
-    fitted difference and the one corrected for attenuation (errors in variables, Fuller 1987).
+    The method is least squares on the log length ratio, its square and the difference in accuracy, with errors that
+    allow for near-duplicates. The data must have problems with each arm longer, three clusters of problems per
+    coefficient, and covariates that are not collinear. more: variance added by seeds. freedom: degrees of freedom of
+    that variance. noise: sampling variance of a problem's difference in accuracy, which makes the slope of accuracy too
+    small. Part of the effect of accuracy then stays in the difference, unless diversity comes from the same rollouts.
+    So the interval covers the fitted difference and the one corrected for attenuation (errors in variables, Fuller
+    1987).
     """
     import statsmodels.api as sm
     from scipy import stats

@@ -40,8 +40,8 @@ def proportions(
     The effective number is the n for which p(1 − p)/n equals the variance over problems, after adding invented problems
     (`unseen`): up to half a problem of share 0, and as much of share 1. Student's t replaces the normal quantile
     (`_freedom`). Seeds add variance on the logits (`Shifts`). With very few successes or failures, the end next to the
-    edge is Poisson's (Brown, Cai and DasGupta 2001). So the width is never 0, and the ends stay in [0, 1]. They are NaN
-    for fewer than two problems, and for few seeds at an edge. beyond: factor on the quantile, for simultaneous
+    edge is Poisson's (Brown, Cai and DasGupta 2001). So the width is never 0, and the ends stay in [0, 1]. Both ends
+    are NaN for fewer than two problems, and for few seeds at an edge. beyond: factor on the quantile, for simultaneous
     intervals. gradual: values are rarely 0 or 1. Away from the edges, the added problems then have the smallest and the
     largest value.
 
@@ -99,7 +99,7 @@ def around(
 def unseen(p_V: np.ndarray, n: int) -> np.ndarray:
     """Return how many invented problems of share 0 (and as many of share 1) join n problems of mean share p.
 
-    It is half a problem if at most SCARCE of the n are correct, or wrong. With m of them it falls by (SCARCE/m)².
+    The number is one half if at most SCARCE of the n are correct, or wrong. With m of them it is (SCARCE/m)² of that.
 
     >>> unseen(np.array([0.0, 0.03, 0.06, 0.5]), 100).round(4).tolist()
     [0.5, 0.5, 0.125, 0.0018]

@@ -51,7 +51,7 @@ class GradeItem:
 
 
 class _Plugins:
-    """A process that runs grader plug-ins. It is killed if it hangs."""
+    """A process that runs grader plug-ins. A process that hangs is killed."""
 
     _pool: Pool | None = None
 

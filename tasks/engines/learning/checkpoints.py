@@ -1,8 +1,8 @@
 """The files of one training: its state, from which it resumes, and its adapters (served, kept for evaluations, final).
 
 A checkpoint is a folder `step-NNNN`, written atomically: flat float32 vectors (weights, Adam's moments), and a JSON of
-the position, the rows so far and the objective's state. It has no random state, because the order of prompts and the
-seeds depend only on (seed, step, problem).
+the position, the rows so far and the objective's state. A checkpoint has no random state, because the order of prompts
+and the seeds depend only on (seed, step, problem).
 """
 
 import hashlib
@@ -103,8 +103,8 @@ def latest(root: Path, recipe: str, former: str) -> State | None:
 
 
 def _kept(root: Path) -> list[Path]:
-    """Return complete checkpoints, oldest first. They are sorted by number, because names differ from step 10,000
-    on."""
+    """Return complete checkpoints, oldest first. Folders are sorted by number, because their names sort differently
+    from step 10,000 on."""
     whole = [p for p in root.glob("step-*") if (p / "state.json").is_file()]
     return sorted(whole, key=lambda p: int(p.name.removeprefix("step-")))
 

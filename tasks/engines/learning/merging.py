@@ -3,8 +3,8 @@ than with the base model.
 
 bfloat16 has 8 bits of mantissa. At a learning rate of 5e-6, the value nearest to W + d is W for 99 % of weights, so
 rounding to nearest would serve the base model. Rounding is therefore stochastic, with the exact sum as its expectation.
-Its noise depends only on A and B, so that sampler and learner, each with its own copy, have the same weights to the
-bit.
+The noise of the rounding depends only on A and B, so that sampler and learner, each with its own copy, have the same
+weights to the bit.
 """
 
 import weakref
@@ -93,8 +93,8 @@ class Snapshot:
         self._copies: dict[str, Tensor] = {}
 
     def of(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return copies that are valid until the next call. They are complete on return; the caller's stream is
-        used."""
+        """Return copies that are valid until the next call. The copies run on the caller's stream, and are complete on
+        return."""
         if not all(tensor.is_cuda for tensor in tensors.values()):
             return {name: tensor.to("cpu", copy=True) for name, tensor in tensors.items()}
         if {n: t.shape for n, t in self._copies.items()} != {n: t.shape for n, t in tensors.items()}:

@@ -1,9 +1,9 @@
 """Data parallelism of the learner: every process computes a share of a step's packs, and the gradients are summed.
 
-The first process runs the study; it samples and writes. It starts another process for each further GPU, and sends it
-the job and every step's rollouts through a pipe. All processes run the same loop. The learner has its own process
-group, because vLLM uses torch's default group. The group is formed through a store that any user of the machine can
-reach, so nothing that is unpickled goes through it.
+The first process runs the study; it samples and writes. For each further GPU it starts another process, which gets the
+job and every step's rollouts through a pipe. All processes run the same loop. The learner has its own process group,
+because vLLM uses torch's default group. The group is formed through a store that any user of the machine can reach, so
+nothing that is unpickled goes through it.
 """
 
 import socket
@@ -75,7 +75,7 @@ def team(processes: int, job: object, logs: Path) -> Iterator[None]:
 
 
 def _failed(other: subprocess.Popen[bytes]) -> bool:
-    """Return whether a process failed. Its sockets close a moment before it ends, so wait for its end."""
+    """Return whether a process failed. The sockets of a process close a moment before it ends, so wait for its end."""
     try:
         return other.wait(timeout=1) != 0
     except subprocess.TimeoutExpired:
@@ -83,8 +83,8 @@ def _failed(other: subprocess.Popen[bytes]) -> bool:
 
 
 def _store(port: int) -> Any:
-    """Return the first process's key-value store, or open it if the port is 0. It listens on localhost only; torch's
-    own socket would listen on all interfaces."""
+    """Return the first process's key-value store, or open it if the port is 0. The store listens on localhost only;
+    torch's own socket would listen on all interfaces."""
     c10d: Any = dist
     how: dict[str, Any] = {"timeout": PATIENCE, "wait_for_workers": False}
     if port:

@@ -206,8 +206,9 @@ def _device(wanted: str) -> torch.device:
 def _terms(
     logits: Tensor, targets: Tensor, dtype: torch.dtype, of_entropy: bool
 ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
-    """Return (log-probs, entropies, p - onehot, p (log p + entropy)), the last two in `dtype`. They are −temperature
-    times the derivatives of log-prob and entropy by the logits. The last is None unless `of_entropy` is set."""
+    """Return (log-probs, entropies, p - onehot, p (log p + entropy)), the last two in `dtype`. These two are
+    −temperature times the derivatives of log-prob and entropy by the logits. The last is None unless `of_entropy` is
+    set."""
     target = targets[:, None]
     log_p = logits - logits.logsumexp(-1, keepdim=True)
     logprobs, p = log_p.gather(1, target), log_p.exp()
@@ -323,8 +324,8 @@ LogprobsOf = Callable[[Pack], tuple[Tensor, Tensor]]
 
 def policy_check(name: str, model: Any, temperature: float, itemsize: int) -> Callable[[LogprobsOf], None]:
     """Return a function that compares the learner's log-probs of a probe with those of the unmodified model, which are
-    computed here, each rollout on its own. It raises UserError if the log-probs of an untrained policy differ by more
-    than rounding. itemsize: bytes of a weight."""
+    computed here, each rollout on its own. The function raises UserError if the log-probs of an untrained policy differ
+    by more than rounding. itemsize: bytes of a weight."""
     groups = probe(model.get_input_embeddings().num_embeddings)
     model.set_attn_implementation("eager")
     plain = other = _logprobs(model, groups, temperature)

@@ -183,7 +183,7 @@ class Updater:
             return torch.stack([added, ratio.max().expand(6)]).double()
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return host copies of the checkpoint's tensors. They are valid until the next call."""
+        """Return host copies of the checkpoint's tensors. The copies are valid until the next call."""
         return self.snapshot.of(self.kept())
 
     def kept(self) -> dict[str, Tensor]:

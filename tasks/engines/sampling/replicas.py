@@ -1,6 +1,6 @@
 """Several engines of one model, each on its own GPUs. A request goes to the engine with the least work.
 
-A replica is a process that runs one vLLM engine. It ends when the pipe to its parent process closes.
+A replica is a process that runs one vLLM engine. A replica ends when the pipe to its parent process closes.
 """
 
 import subprocess
@@ -131,7 +131,7 @@ def _shares(hardware: Hardware) -> list[list[str]]:
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """The start of a call of `generate`. Its requests follow one by one, and then None."""
+    """The start of a call of `generate`. The requests of the call follow one by one, and then None."""
 
     adapter: ServedAdapter | None
 

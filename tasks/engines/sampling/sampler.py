@@ -1,7 +1,7 @@
-"""The sampler, from requests to graded rows. It writes prompts, samples, grades, and stores each batch.
+"""The sampler, from requests to graded rows. The sampler writes prompts, samples, grades, and stores each batch.
 
-The sampler knows neither ledger nor store: it calls `keep` with each batch of rows. `sample` stores each batch before
-it samples the next. `LiveSampling` stores finished rollouts during sampling, and accepts further requests.
+Neither ledger nor store are known here: the sampler calls `keep` with each batch of rows. `sample` stores each batch
+before it samples the next. `LiveSampling` stores finished rollouts during sampling, and accepts further requests.
 """
 
 import time

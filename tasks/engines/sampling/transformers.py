@@ -1,4 +1,4 @@
-"""Sampling by transformers. It is slow and simple, runs on any hardware, and is the reference for vLLM."""
+"""Sampling by transformers. This engine is slow and simple, runs on any hardware, and is the reference for vLLM."""
 
 import math
 from collections import deque

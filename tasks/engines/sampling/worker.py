@@ -102,8 +102,8 @@ def _keeps(runner: Any) -> bool:
 
 
 def logits_arguments(sampler: Any) -> list[str] | None:
-    """Return the names of the arguments that `apply_sampling_params` takes from those of `sample`. They differ between
-    versions of vLLM. Return None if this version does not process the logits apart from sampling."""
+    """Return the names of the arguments that `apply_sampling_params` takes from those of `sample`. The names differ
+    between versions of vLLM. Return None if this version does not process the logits apart from sampling."""
     if not hasattr(sampler, "apply_sampling_params"):
         return None
     names = [name for name in inspect.signature(sampler.apply_sampling_params).parameters if name != "self"]

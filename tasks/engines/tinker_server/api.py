@@ -1,7 +1,7 @@
 """The calls of the Tinker API, by the SDK's request types. Each method of `Api` in CALLS is one path of the API.
 
-A call queues work and returns an id, with which the client gets the answer. Models in training are in memory. Their
-requests since the last saved state are on disk, and a restarted server repeats them (`Requests`).
+A call queues work and returns an id, with which the client gets the answer. Models in training are in memory. The
+requests since a model's last saved state are on disk, and a restarted server repeats them (`Requests`).
 """
 
 import random
@@ -97,7 +97,7 @@ class Api:
         return {"type": "session_heartbeat"}
 
     def finish(self, session: str) -> None:
-        """Forget a session's models. Their checkpoints stay."""
+        """Forget a session's models. The models' checkpoints stay."""
         self.requests.forget(session)
         for known in (self.models, self.samplers):
             for one in [one for one in known if one.startswith(f"{session}:")]:

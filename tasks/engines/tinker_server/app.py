@@ -29,7 +29,7 @@ Json = dict[str, Any]
 
 
 def app_of(api: Api) -> FastAPI:
-    """Return the application. It answers only requests that name this machine, and not a page of another site."""
+    """Return the application, which answers only requests that name this machine, and not a page of another site."""
     app = FastAPI(title="Varband's Tinker server", docs_url=None, redoc_url=None)
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=["127.0.0.1", "localhost"])
 

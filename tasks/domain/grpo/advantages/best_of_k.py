@@ -43,7 +43,7 @@ def pkpo(group: Group, context: Context) -> Advantages:
 
     The advantage of a rollout is k / G times its mean contribution to the pass@k of the k-subsets that contain it. A
     correct rollout contributes 1 to a subset whose other rollouts are all wrong; a wrong rollout contributes nothing.
-    This estimate of the gradient of pass@k is unbiased. Its baseline is the subset without the rollout itself, which
+    This estimate of the gradient of pass@k is unbiased. The baseline of a rollout is the subset without it, which
     minimises the variance.
     """
     size, right, k = len(group.correct_G), group.num_correct, context.k

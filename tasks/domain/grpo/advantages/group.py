@@ -47,8 +47,8 @@ class Group:
 
     @property
     def form_G(self) -> np.ndarray:
-        """Return the format part of each reward (tags and length). It is rounded, because the float 0.8 - 1 is not -0.2
-        and a part that all rollouts share must cancel."""
+        """Return the format part of each reward (tags and length). The part is rounded, because the float 0.8 - 1 is
+        not -0.2, and a part that all rollouts share must cancel."""
         return (self.rewards_G - self.correct_G).round(12)
 
     @property
