@@ -124,7 +124,11 @@ def carry_out(request: Request, root: Path, budget: Budget, *, as_json: bool, sh
 @click.option(
     "--time", "limit_of_time", help="Time limit of a job, in sbatch's format; the run continues in the next job."
 )
-@click.option("--gpus", type=click.IntRange(min=0), help="GPUs per job.  [default: as many as an arm needs]")
+@click.option(
+    "--gpus",
+    type=click.IntRange(min=0),
+    help="GPUs per job.  [default: as many as an arm needs; 0 if hardware.device is not cuda]",
+)
 @click.option(
     "--jobs", type=click.IntRange(min=0), default=1, help="Jobs that share the study; 0: one for each arm and seed."
 )
@@ -145,7 +149,8 @@ def submit(
 ) -> None:
     """Submit a study to Slurm. Before its time limit a job pauses and is requeued; `varband runs` shows its id."""
     request, store = request_of(**wishes), Store(root)
-    study = request.study(store, planning=True)
+    # nodes may have no network, and a job that lacks an input would fail after hours in the queue
+    study = request.study(store, planning=dry_run)
     steps, p = planned(study, store), study.profile
     charging = Charging.of(study, store, run_id(p.called, steps[-1].step.ref), Budget.parse(budget).over(p.budget))
     count = jobs or len(p.arms) * max(1, len(p.seeds))

@@ -1,7 +1,7 @@
 #!/bin/sh
 # install.sh, as root on Debian 12 in a checkout at /opt/varband: Postgres, the server, workers and dashboards.
 set -eu
-apt-get install -y postgresql postgresql-client git python3-venv make g++ libnuma1
+apt-get install -y postgresql postgresql-client git python3-dev python3-venv make g++ libnuma1
 useradd --system --create-home --home-dir /var/lib/varband varband
 git config --system --add safe.directory /opt/varband # otherwise workers cannot read their commit
 cd /opt/varband

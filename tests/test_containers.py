@@ -126,7 +126,8 @@ class CleanRoot:
         self.folder, self.user, self.workdir = folder, "0", "/"
         self.environment = {name: value for name, value in os.environ.items() if name.startswith(("PIP_", "SSL_"))}
         self.environment |= {"HOME": "/root", "PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"}
-        packages = "--include=ca-certificates,python3-venv"
+        # the image `python` has the headers of python3-dev too; vLLM compiles against them
+        packages = "--include=ca-certificates,python3-dev,python3-venv"
         subprocess.run(["debootstrap", "--variant=minbase", packages, "bookworm", str(folder)], check=True)
         for path in ("/etc/resolv.conf", "/etc/ssl/certs/ca-certificates.crt"):
             shutil.copy(path, self.inside(path))

@@ -27,3 +27,9 @@ def test_a_submitted_run_is_listed_with_its_job_and_resumed_by_it(tmp_path: Path
     array, last = (tmp_path / "jobs").read_text().splitlines()
     assert "--time=10 --partition=gpu --gpus=2 --array=0-1" in array and array.endswith("--shared")
     assert "--dependency=afterok:1" in last and "gpu" not in last and f"resume {submitted['run']}" in last
+
+
+def test_a_study_whose_model_is_missing_is_not_submitted(tmp_path: Path) -> None:
+    words = mini.command(tmp_path / "store", "--slurm", "--model", "not-here", verb="submit")
+    done = warm.run(words, cwd=tmp_path, env=mini.environment())
+    assert done.returncode == 2 and "base model not-here is not there" in done.stderr

@@ -11,8 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from flows.running.accounting import SCRIPT
 from storage.records.runs import all_runs
 from tests import mini, warm
+from tests.chaos.server_faults import wait_until
 from tests.needs import lacks
 from tests.servers import free_port
 
@@ -117,3 +119,17 @@ def test_jobs_of_an_array_share_a_study_and_a_last_one_writes_the_report(
     parts = {("Array" in job, *re.findall(r" Partition=(\S+)", job)) for job in jobs if f"JobName={run.id} " in job}
     assert parts == {(True, "gpu"), (False, "main")}
     assert mini.hashes(tmp_path / "root") == mini.hashes(calm)
+
+
+def test_a_cancelled_job_does_not_come_back(tmp_path: Path, slurm: dict[str, str]) -> None:
+    """`scancel` sends SIGTERM, as Slurm does before a time limit, and the command pauses with 75."""
+    out = tmp_path / "out"
+    pause = "trap 'echo pausing; exit 75' TERM; echo began; while :; do sleep 0.1; done"
+    words = ["sbatch", "--parsable", f"--output={out}", str(SCRIPT), "bash", "-c", pause]
+    job = subprocess.run(words, env=slurm, capture_output=True, text=True, check=True).stdout.strip()
+    wait_until(lambda: out.exists() and "began" in out.read_text())
+    subprocess.run(["scancel", job], env=slurm, check=True)
+    wait_until(lambda: "pausing" in out.read_text())
+    time.sleep(5)
+    queue = subprocess.run(["squeue", "--noheader"], env=slurm, capture_output=True, text=True, check=True)
+    assert not queue.stdout
