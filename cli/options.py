@@ -33,7 +33,7 @@ class Root(click.ParamType):
 
 
 def check_there(root: Path) -> Path:
-    """Return the root. Raise UserError if it does not exist."""
+    """Return the root. Raise UserError if the root does not exist."""
     if not root.is_dir():
         raise UserError(f"--root {root}: there is no such folder; varband run demo --root {root} makes one")
     return root

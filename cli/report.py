@@ -91,7 +91,7 @@ def _compare(root: Path, one: str, other: str, *, as_json: bool) -> None:
 
 
 def report_named(root: Path, text: str | None) -> str:
-    """Return the ref of a report. Raise UserError if there is none, or if the artifact is not a report."""
+    """Return the ref of a report. Raise UserError if there is no report, or if the artifact is not a report."""
     if text is not None:
         if (found := find(root, text)).kind != "report":
             raise UserError(f"{found} is not a report (see: varband store ls report)")

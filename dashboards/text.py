@@ -73,7 +73,6 @@ def literal(text: str) -> str:
 
 
 def marked(text: str) -> str:
-    """Return one rollout or problem as markdown."""
     return "".join(_markdown(piece) for piece in pieces(text[:MOST]))
 
 

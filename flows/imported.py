@@ -267,7 +267,6 @@ def _enter(
 
 
 def _entry(row: Row, n: int, one: Foreign, policy: Policy, imported: ArmRollouts) -> Row:
-    """Return a row of the ledger without a verdict."""
     return {
         "problem_id": row["problem_id"],
         "source": row["source"],

@@ -134,7 +134,6 @@ def resample_classes(counts_C: np.ndarray, draws: int, seed: int) -> np.ndarray:
 
 
 def percentile_ends(values: np.ndarray) -> tuple[float, float]:
-    """Return the percentile interval of bootstrap draws."""
     low, high = np.quantile(values, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return float(low), float(high)
 

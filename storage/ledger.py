@@ -72,7 +72,6 @@ class Ledger:
         return self._found(f"ledger/{account.policy}/{account.sampling}", "shard-*.parquet")
 
     def shard_paths(self) -> list[Path]:
-        """Return the shards of all accounts."""
         return self._found("ledger", "*/*/shard-*.parquet")
 
     def _found(self, folder: str, pattern: str) -> list[Path]:
@@ -149,13 +148,12 @@ class Ledger:
         return self.entries(account).keys.num_rows - len(self.keys(account))
 
     def accounts(self) -> list[tuple[Account, dict[str, object]]]:
-        """Return every account with its description."""
         found = self._found("ledger", f"*/*/{ABOUT}")
         return [(Account(p.parent.parent.name, p.parent.name), orjson.loads(p.read_bytes())) for p in found]
 
 
 def read_shard(shard: Path, columns: list[str] | None = None) -> pa.Table:
-    """Return the rows of a shard. Columns that an old shard lacks are missing. Raise UserError if it is damaged."""
+    """Return the rows of a shard. Columns that an old shard lacks are missing. Raise UserError for a damaged shard."""
     try:
         with pq.ParquetFile(shard, page_checksum_verification=True) as file:
             there = None if columns is None else [c for c in columns if c in file.schema_arrow.names]

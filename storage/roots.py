@@ -75,7 +75,7 @@ def seconds_set(name: str, default: float) -> float:
 
 
 def inside(path: str) -> str:
-    """Return a relative path from a manifest or a listing. Raise UserError if it would leave its folder."""
+    """Return a relative path from a manifest or a listing. Raise UserError for a path that would leave its folder."""
     if path.startswith("/") or "\0" in path or "\\" in path or ".." in path.split("/"):
         raise UserError(f"{path[:80]!r} would lie outside the artifact root: it is refused")
     return path
@@ -104,7 +104,7 @@ def address_of(folder: Path) -> str | None:
 
 
 def lock_file(root: Path, name: str) -> Path:
-    """Return the path of a lock file. Create its folder."""
+    """Return the path of a lock file. Create the folder of the file."""
     lock = linkless(root, f".locks/{name}.lock")
     lock.parent.mkdir(parents=True, exist_ok=True)
     return lock

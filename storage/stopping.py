@@ -30,7 +30,7 @@ def was_stopped() -> bool:
 
 
 def end_if_stopped() -> None:
-    """Raise the stop again if a library swallowed it. This is called before each step and each batch."""
+    """Raise the exception for a stop again if a library swallowed it. Steps and batches call this before they begin."""
     if _received:
         raise _ending()
 

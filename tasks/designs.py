@@ -87,7 +87,6 @@ def from_training(ref: str, recipe: Recipe, problems: str, seeds: int, last_eval
 
 
 def design(ref: str, role: str, policy: Policy, sampling: Sampling, problems: str, group_size: int) -> Row:
-    """Return the fields that all designs have."""
     base = policy.model.sha256
     return {
         "run": ref,

@@ -22,7 +22,7 @@ CHUNK = 2048
 @dataclass(frozen=True, slots=True)
 class EncoderSpec:
     """An encoder, identified by its content. windows: further parts of each trace to encode, such as `first256`,
-    `middle256`, `last256`, `head2000chars`; `whole` (the beginning, up to `max_tokens`) always is."""
+    `middle256`, `last256`, `head2000chars`; `whole` (the beginning, up to `max_tokens`) is always encoded."""
 
     name: str
     weights_sha256: str

@@ -82,7 +82,6 @@ def standard_measure(name: str, *, needs: Sequence[str] = (), **taken: str) -> C
 
 
 def names_of_measures() -> set[str]:
-    """Return the names of all standard measures."""
     for module in pkgutil.iter_modules(import_module("tasks.measures").__path__, "tasks.measures."):
         import_module(module.name)
     return set(_STANDARD)

@@ -17,12 +17,11 @@ from tasks.stage import toolbox
 
 
 def active_grader(root: Path) -> ActiveGrader:
-    """Return the grader that is active in this store."""
     return ActiveGrader(overrides=read_overrides(*newest_overrides(root)))
 
 
 def installed_graders(version: str) -> Graders:
-    """Return the installed grader. Raise UserError if it has another version."""
+    """Return the installed grader. Raise UserError if the grader has another version."""
     graders = toolbox().graders()
     if graders.version != version:
         raise UserError(f"grader {version} is not the installed grader ({graders.version})")

@@ -69,7 +69,7 @@ def described(policy: Policy, sampling: Sampling) -> dict[str, object]:
 
 
 def served(policy: Policy, training: Ref | None) -> ServedAdapter | None:
-    """Return the adapter of a policy; None at step 0. Raise UserError if it belongs to another base model."""
+    """Return the adapter of a policy; None at step 0. Raise UserError for an adapter of another base model."""
     if training is None or not policy.adapter_step:
         return None
     trained_on = base_of(training)
@@ -168,7 +168,6 @@ def ensure_rollouts(
 def _lacking(
     requested: Sequence[RolloutRequest], accounts: Mapping[tuple[Policy, Sampling], Account]
 ) -> list[RolloutRequest]:
-    """Return the requests that the ledger lacks, in order."""
     wanted = _accounts(requested).items()
     lacking = [ledger().entries(accounts[key]).lacking(ledger_keys(requested, nth)) for key, nth in wanted]
     return [requested[i] for i in sorted(chain.from_iterable(lacking))]
@@ -337,7 +336,6 @@ def _enter(
 
 
 def _accounts(requested: Sequence[RolloutRequest]) -> dict[tuple[Policy, Sampling], list[int]]:
-    """Return the indices of requests by account."""
     found: dict[tuple[Policy, Sampling], list[int]] = {}
     for nth, request in enumerate(requested):
         found.setdefault((request.policy, request.sampling), []).append(nth)

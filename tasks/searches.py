@@ -99,7 +99,6 @@ class Tree:
         return ask.context(self.problem["problem_id"]), ask.index
 
     def parent(self, ask: Ask) -> Came | None:
-        """Return the result that a step continues."""
         if not ask.end or not ask.parents:
             return None
         context, _, index = ask.parents[0].rpartition("/")

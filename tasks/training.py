@@ -208,7 +208,7 @@ def kept_with(checkpoint: Path, learner: LearnerConfig) -> list[Path]:
 
 
 def _linked(source: str, target: str) -> None:
-    """Hard-link a file (an adapter may be 3.4 GB). Copy it if the file system has no links."""
+    """Hard-link a file (an adapter may be 3.4 GB). If the file system has no links, copy the file."""
     try:
         os.link(source, target)
     except OSError:

@@ -293,7 +293,6 @@ def with_trace_classes(
 
 
 def _places(rollouts: Sequence[TrainRollout]) -> list[list[int]]:
-    """Return the indices of each problem's rollouts."""
     places: dict[str, list[int]] = defaultdict(list)
     for place, rollout in enumerate(rollouts):
         places[rollout.problem_id].append(place)

@@ -251,7 +251,7 @@ def slurm_jobs(run: str, root: Path, count: int, options: Sequence[str], **place
 
 
 def submit_jobs(commands: Iterable[Sequence[str]]) -> list[str]:
-    """Return the ids of the submitted jobs. Raise UserError with sbatch's message if it refuses."""
+    """Return the ids of the submitted jobs. If sbatch fails, raise UserError with its message."""
     path = os.pathsep.join(filter(None, [str(REPO), os.environ.get("PYTHONPATH")]))
     ids: list[str] = []
     for words in commands:

@@ -64,7 +64,6 @@ def total(costs: Sequence[Cost]) -> Cost:
 
 
 def costs(study: Study, store: Store, planned: Sequence[Planned], prices: Prices) -> list[Cost]:
-    """Return one cost per planned step, in order."""
     estimator = Estimator(study, store, planned, prices)
     return [estimator.cost(p) if p.made_here else Cost() for p in planned]
 

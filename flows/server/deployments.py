@@ -197,7 +197,7 @@ def merged_parameters(theirs: Any, ours: Any) -> Any:
 
 @contextmanager
 def _server() -> Iterator[Any]:
-    """Yield the server at PREFECT_API_URL. Raise UserError if it does not answer or rejects the request."""
+    """Yield the server at PREFECT_API_URL. Raise UserError if the server does not answer or rejects the request."""
     if not os.environ.get("PREFECT_API_URL"):
         raise UserError(
             "deploy: no server; start one with `varband server start` and set PREFECT_API_URL=http://127.0.0.1:4200/api"
@@ -327,7 +327,6 @@ def _into(state: str, name: str, message: str) -> Json:
 
 
 def _automations(client: Any) -> Iterator[str]:
-    """Set up all automations, and yield messages."""
     ended, beat, pending = states(FINAL), "prefect.flow-run.heartbeat", "prefect.flow-run.Pending"
     # a run that was started this often, or that cannot start, is not started again
     started: Resource = {**ANY_RUN, "prefect.run-count": [str(n) for n in range(1, TRIES + 1)]}

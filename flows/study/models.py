@@ -52,9 +52,9 @@ def called(name: str) -> str:
 
 
 def hub_folder(name: str, files: tuple[str, ...], *, fetch: bool) -> Path:
-    """Return the local folder of a hub id's files. Download them first, if needed. Only commits are accepted, not
+    """Return the local folder of a hub id's files. Missing files are downloaded first. Only commits are accepted, not
     branches, so that a name always means the same weights. Raise UserError for an id without a commit, and NotHere,
-    with instructions, if it is missing and cannot be downloaded. files: patterns."""
+    with instructions, if files are missing and cannot be downloaded. files: patterns."""
     if not ID.fullmatch(name):
         raise UserError(f"'{name[:100]}' is not a hub id: write OWNER/NAME@ and the 40 hex digits of a commit")
     quiet_libraries()
@@ -71,7 +71,7 @@ def hub_folder(name: str, files: tuple[str, ...], *, fetch: bool) -> Path:
 
 def folder_of(name: str, what: str = "base model", *, fetch: bool = True) -> Path:
     """Return the folder of a base model, adapter or encoder (`what`). name: a path, a name under VARBAND_MODELS, or a
-    hub id. fetch: download missing files. Raise NotHere if it is missing."""
+    hub id. fetch: download missing files. Raise NotHere if the folder is missing."""
     if on_hub(name):
         return hub_folder(name, ADAPTER_FILES if what == "adapter" else MODEL_FILES, fetch=fetch)
     if name in SHIPPED:

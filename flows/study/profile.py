@@ -264,7 +264,7 @@ class Profile(Checked):
         return ARMS | {arm.name: arm for arm in self.own}
 
     def arm(self, name: str) -> Arm:
-        """Return an arm by its name. Raise UserError if the study does not know it."""
+        """Return an arm by its name. Raise UserError if the study does not know the arm."""
         known = self.known_arms
         check_known("arm", name, known)
         return known[name]
@@ -281,7 +281,6 @@ class Profile(Checked):
 
     @property
     def embeds(self) -> bool:
-        """Return whether a measure of the study needs embeddings."""
         return not self.measures or bool({*self.measures} & FROM_EMBEDDINGS)
 
     @property
@@ -297,6 +296,5 @@ class Profile(Checked):
         return tuple(sorted(found, key=lambda kind: (kind != MATH, kind)))
 
     def base_of(self, name: str) -> str:
-        """Return the name of the model of an arm."""
         arm = self.arm(name)
         return arm.model or self.arm(arm.head).model or self.model

@@ -84,8 +84,8 @@ def questions(study: Profile) -> Iterator[Profile]:
 
 
 def _sized(lesson: Lesson, study: Profile) -> Lesson:
-    """Return the lesson with limits, steps and learning rate of the study's lesson of that name. If the study has none,
-    take only the limit of completions from the study."""
+    """Return the lesson with limits, steps and learning rate of the study's lesson of that name. If the study has no
+    such lesson, take only the limit of completions from the study."""
     own = {known.name: known for known in study.lessons}
     cap = min(lesson.rollouts.max_tokens, study.rollouts.max_tokens)
     return own.get(lesson.name) or replace(lesson, rollouts=replace(lesson.rollouts, max_tokens=cap))

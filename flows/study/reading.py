@@ -71,7 +71,7 @@ class Written(NamedTuple):
         return f"{self.file}, line {line}: {fault}" if line else f"{self.file}: {fault}".removeprefix(": ")
 
     def refuse(self, faults: Iterable[Fault]) -> NoReturn:
-        """Raise UserError with all mistakes, one per line."""
+        """Raise UserError whose message has all mistakes, one per line."""
         raise UserError("\n".join(dict.fromkeys(map(self.sentence, faults))))
 
 
@@ -208,7 +208,6 @@ def named(given: object, old: Tables, known: Tables, path: Path, faults: list[Fa
 
 
 def unknown(path: Path, what: str, names: Iterable[str], known: Iterable[str]) -> Iterator[Fault]:
-    """Yield a mistake for each unknown name."""
     for name in (name for name in names if name not in known):
         words = f"unknown {what} '{name}'{did_you_mean(name, known)}"
         yield Fault(path, f"{words} (known: {', '.join(known) or 'none'})")

@@ -57,7 +57,7 @@ def named_in(text: str) -> str:
 
 
 def text_of(word: str) -> str:
-    """Return the text of a word's file; empty for a built-in name. Raise UserError if it cannot be read."""
+    """Return the text of a word's file; empty for a built-in name. Raise UserError if the file cannot be read."""
     if (found := file_of(word)) is None:
         return ""
     path, _ = found
@@ -70,8 +70,8 @@ def text_of(word: str) -> str:
 
 
 def profile_of(word: str, text: str | None = None) -> Profile:
-    """Return the built-in profile of a name, or the profile of a study file. Raise UserError with all its mistakes.
-    text: of the file, if it was read before."""
+    """Return the built-in profile of a name, or the profile of a study file. Raise UserError with all mistakes of the
+    file. text: of the file, if it was read before."""
     if (found := file_of(word)) is None:
         return profile_named(word)
     path, question = found
@@ -149,7 +149,6 @@ class Request:
         return replace(study, command=self.command(), beside=beside(study, store.root), **before)
 
     def command(self) -> str:
-        """Return this request as a command line."""
         words = ["varband", "run", self.profile]
         for option in ("name", "data", "encoder"):
             words += [f"--{option}", value] if (value := getattr(self, option)) else []

@@ -109,7 +109,6 @@ def one_by_one(arguments: Mapping[str, Any], defaults: Mapping[str, Any]) -> Ite
 
 
 def inputs_by_name(*groups: Group) -> dict[str, list[str]]:
-    """Return the refs of groups, by field."""
     return recipe_of("", 0, {str(place): group for place, group in enumerate(groups)}).inputs
 
 

@@ -97,7 +97,7 @@ class Store:
         return True
 
     def rows_of(self, refs: Iterable[Ref]) -> list[Path]:
-        """Return the Parquet files of artifacts without checking them. Raise UserError if one is a link."""
+        """Return the Parquet files of artifacts without checking them. Raise UserError if a file is a link."""
         paths = {ref: linkless(self.root, f"{ref.kind}/{ref}/{DATA}") for ref in refs}
         if self._mirror:
             self._mirror.bring_rows([ref for ref, path in paths.items() if not path.exists()])
@@ -136,7 +136,7 @@ class Store:
         return pq.ParquetFile(self.path(ref) / DATA).read(columns=columns)
 
     def check(self, ref: Ref) -> None:
-        """Download an artifact from object storage. Raise UserError if it is missing or damaged."""
+        """Download an artifact from object storage. Raise UserError for a missing or damaged artifact."""
         if not self.has(ref):
             state = "is damaged: run the same command again to remake it" if self.path(ref).exists() else "is not here"
             raise UserError(f"artifact {ref} under {self.root} {state}")

@@ -93,7 +93,7 @@ def of_study(root: Path, text: str) -> list[Ref]:
 
 def find(root: Path, text: str) -> Ref:
     """Return the report of the run or study with this name, or else the artifact whose ref or fingerprint starts with
-    it. Raise UserError if there is none, if there are several, or if the run has no report."""
+    it. Raise UserError if no artifact or several match, or if the run has no report."""
     run = run_to_read(root, text)
     if run is not None and text in (run.id, run.profile):
         return _report_of(root, run)

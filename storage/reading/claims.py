@@ -130,7 +130,6 @@ def recomputed(store: Store, claims: Claims) -> list[Checked]:
 
 
 def _checked(claim: Claim, kinds: Set[str], view: Views, of_what: str) -> Checked:
-    """Recompute one claim from artifacts of these kinds."""
     if claim.query is None:
         return Checked(claim, "unknown", reason=claim.cannot or "")
     if missing := sorted(needs(claim.query) - kinds):

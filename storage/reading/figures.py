@@ -206,6 +206,6 @@ def styles(arms: Iterable[str]) -> dict[str, int]:
 
 
 def figure_named(name: str) -> Figure:
-    """Return a figure by its name or by the name of its query. Raise UserError if there is none."""
+    """Return a figure by its name or by the name of its query. Raise UserError if there is no such figure."""
     check_known("figure or table", short := name.removeprefix("report_"), FIGURES)
     return FIGURES[short]

@@ -31,7 +31,6 @@ class OpenStudy:
 
     @property
     def tables(self) -> list[str]:
-        """Return the names of the report's tables."""
         return [name for name, figure in FIGURES.items() if sources(self.root, self.report, figure.sources[:1])]
 
     def table(self, name: str) -> pa.Table:
@@ -65,7 +64,7 @@ class OpenStore:
         return [*dict.fromkeys(one.profile for one in reports(self.root))]
 
     def study(self, name: str) -> OpenStudy:
-        """Return a study by its name, a run's id or a report's ref. Raise UserError if it has no report."""
+        """Return a study by its name, a run's id or a report's ref. Raise UserError for a study without a report."""
         if (found := catalog.find(self.root, name)).kind != "report":
             raise UserError(f"{found} is no report; the studies of {self.root} are {', '.join(self.studies)}")
         return OpenStudy(self.root, str(found))

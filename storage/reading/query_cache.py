@@ -1,5 +1,5 @@
 """The reports of a store, and named queries over them. Results are cached until a file changes, because pages repeat
-them."""
+their queries."""
 
 import atexit
 import tomllib
@@ -42,7 +42,7 @@ class ReportArguments:
 
 
 def report_arguments(recipe: Recipe) -> ReportArguments:
-    """Return the arguments of a report. Raise UserError if another version of the stage made it."""
+    """Return the arguments of a report. Raise UserError for a report of another version of the stage."""
     return restored(ReportArguments, recipe.arguments)
 
 

@@ -25,7 +25,6 @@ def listed_runs(root: Path) -> pa.Table:
 
 
 def running(root: Path) -> list[Run]:
-    """Return the runs that are running now."""
     return [run for run in all_runs(root) if run.current_state == "running"]
 
 

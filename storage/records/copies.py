@@ -179,7 +179,6 @@ def _copied(source: Path, target: Path, *patterns: str, newer: Callable[[os.stat
 
 
 def _bring_records(mirror: Mirror) -> None:
-    """Download the records of a root on object storage."""
     for folder in ("runs", "nights"):
         mirror.follow(folder)
     for folder in (OVERRIDES, REGISTER):

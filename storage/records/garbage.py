@@ -112,7 +112,8 @@ def closure(manifests: Mapping[Ref, Manifest], heads: Iterable[Ref]) -> set[Ref]
 
 
 def manifests_of(store: Store) -> dict[Ref, Manifest]:
-    """Return the manifests of all artifacts. Raise UserError if one is unreadable, because its inputs are unknown."""
+    """Return the manifests of all artifacts. Raise UserError for an unreadable manifest, because the artifact's inputs
+    are then unknown."""
     found = {}
     for ref in store.refs():
         try:

@@ -44,7 +44,7 @@ class Record(BaseModel):
 
 
 def keep(root: Path, path: Path, content: bytes) -> Path:
-    """Write a file of a root atomically. Upload it if the root is on object storage."""
+    """Write a file of a root atomically. If the root is on object storage, upload the file."""
     write_durably(path, content)
     if mirror := mirror_of(root):
         mirror.push(path)

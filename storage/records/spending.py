@@ -34,7 +34,7 @@ PIECE_BYTES = 1 << 15
 
 
 class Charge(Amounts):
-    """One payment. kind: kind of the artifact that it was for. arm: None if arms share it. key: identifies work that
+    """One payment. kind: kind of the artifact that was paid for. arm: None if arms share it. key: identifies work that
     may be sent again but is charged once; empty for other work."""
 
     model_config = ConfigDict(extra="ignore", strict=True)

@@ -52,7 +52,6 @@ def call_plugin(group: Group, name: str, function: str, *given: object) -> objec
 
 
 def error_line(error: BaseException) -> str:
-    """Return an error in one line."""
     return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0][:120]}"
 
 

@@ -80,7 +80,6 @@ def refused_by(check: Callable[[Any], object]) -> AfterValidator:
 
 
 def check_distinct(values: Sequence[object]) -> None:
-    """Raise UserError if a value occurs twice."""
     if again := [str(one) for nth, one in enumerate(values) if one in values[:nth]]:
         raise UserError(f"{', '.join(again)} is listed more than once")
 

@@ -130,7 +130,6 @@ class Scaffold(Ruled, Checked):
 
     @property
     def digest(self) -> str:
-        """Return a hash of all fields of the scaffold."""
         return fingerprint(self)
 
     @property

@@ -73,18 +73,16 @@ class AdapterFiles:
 
     @property
     def targets(self) -> tuple[str, ...]:
-        """Return the names of the adapted linear layers."""
         return tuple(sorted({name.rpartition(".")[2] for name in _layers(self.shapes)}))
 
     @property
     def digest(self) -> str:
-        """Return the sha256 over the adapter's two files."""
         lines = [f"{name}:{remembered_digest(self.folder / name)}\n" for name in ADAPTER_FILES]
         return hashlib.sha256("".join(lines).encode()).hexdigest()
 
     def check_base(self, base: Path) -> None:
-        """Raise UserError if the adapter was trained on other weights than those in `base`, or if the model lacks its
-        layers or widths. Engines would ignore such layers or fail."""
+        """Raise UserError if the adapter was trained on other weights than those in `base`, or if the model lacks the
+        adapter's layers or widths. Engines would ignore such layers or fail."""
         marked = self.folder / OF_BASE
         trained_on = json.loads(marked.read_text()) if marked.is_file() else None
         if trained_on and trained_on["weights_identity"] not in (weights_identity(base), former_identity(base)):
@@ -134,7 +132,7 @@ class AdapterFiles:
 
 
 def adapter_files(folder: Path) -> AdapterFiles:
-    """Read the adapter in a folder. Raise UserError if it cannot be served."""
+    """Read the adapter in a folder. Raise UserError for an adapter that cannot be served."""
     config = adapter_config(folder)
     kind, rank = config.get("peft_type"), config.get("r")
     if kind != "LORA" or not isinstance(rank, int) or rank < 1:
@@ -314,8 +312,8 @@ def _config(base: Path, shapes: Shapes, learner: LearnerConfig) -> dict[str, obj
 def read_peft(
     folder: Path, base: Path, shapes: Shapes, learner: LearnerConfig, *, whole: bool = True
 ) -> dict[str, Tensor]:
-    """Return the matrices by name. Raise UserError if they do not fit base, recipe and shapes. whole: False accepts an
-    adapter of some layers, and returns zeros for the others."""
+    """Return the matrices by name. Raise UserError for an adapter that does not fit base, recipe and shapes. whole:
+    False accepts an adapter of some layers, and returns zeros for the others."""
     import torch
     from safetensors.torch import load_file
 

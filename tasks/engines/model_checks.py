@@ -47,8 +47,8 @@ def execution_on(hardware: Hardware, config: dict[str, Any]) -> Execution:
 
 
 def size(config: dict[str, Any], name: str, *others: str) -> int:
-    """Return a number from a decoder's config.json, under the first of these names that it has. Raise UserError if it
-    has none of them, or if the number is not a positive whole number."""
+    """Return a number from a decoder's config.json, under the first of these names that it has. Raise UserError if the
+    config has none of the names, or if the number is not a positive whole number."""
     found = next((config[each] for each in (name, *others) if config.get(each) is not None), None)
     if not isinstance(found, int) or found < 1:
         value = f"no {name}" if found is None else f"{name} {found!r}"
@@ -83,7 +83,6 @@ class Shape:
 
     @property
     def attention(self) -> int:
-        """Return the number of attention weights."""
         return self.layers * 2 * self.hidden * self.head * (self.heads + self.kv_heads)
 
     @property
@@ -213,7 +212,7 @@ def plan_training(
 def check_training_memory(
     base: Path, learner: LearnerConfig, execution: Execution, bytes_per_value: int, free: int
 ) -> TrainingPlan:
-    """Return the plan of a training. Raise UserError if it does not fit into `free` bytes of the device."""
+    """Return the plan of a training. Raise UserError if the training does not fit into `free` bytes of the device."""
     plan = plan_training(base, learner, execution, bytes_per_value, free)
     fix = "lower token_budget, max_model_len or the sampler's memory share, or take a larger GPU"
     _check(f"{base.name}: training with packs of {plan.largest} tokens", plan.bytes, 0.95 * free, fix)

@@ -261,7 +261,7 @@ def loaded(kind: Any, folder: Path, dtype: Any, device: Any = None, **how: Any) 
 
 
 def tokenizer_of(folder: Path) -> Any:
-    """Return the tokenizer of a model folder. Raise UserError if it needs code from that folder."""
+    """Return the tokenizer of a model folder. Raise UserError for a tokenizer that needs code from that folder."""
     from transformers import AutoTokenizer
 
     with _own_code_refused(folder):

@@ -33,8 +33,8 @@ class Reading:
 
 
 def check_reward_model(folder: Path, *, judge: bool = False) -> bool:
-    """Return whether the model is a causal language model, which only a judge may be. Raise UserError if it is neither
-    that nor a sequence classifier, because transformers would give other models a head of random weights."""
+    """Return whether the model is a causal language model, which only a judge may be. Raise UserError for a model that
+    is neither that nor a sequence classifier, because transformers would give other models a head of random weights."""
     kinds = [str(kind) for kind in read_config(folder).get("architectures") or []]
     causal = judge and any(kind.endswith("ForCausalLM") for kind in kinds)
     if not causal and not any(kind.endswith("ForSequenceClassification") for kind in kinds):

@@ -52,7 +52,7 @@ FORMATS = (
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Foreign:
     """One rollout of another tool. prompt: as the model got it, with the problem. problem, gold, key: of the problem,
-    if the file has them. finish, num_tokens: None if unknown. correct: the other tool's verdict."""
+    if the file has them. finish, num_tokens: may be None (unknown). correct: the other tool's verdict."""
 
     completion: str
     prompt: str = ""
@@ -68,7 +68,8 @@ class Foreign:
 
 
 def files_of(path: Path) -> list[Path]:
-    """Return a file, or the files in a folder that may contain rollouts. Raise UserError if there are none."""
+    """Return a file, or the files in a folder that may contain rollouts. Raise UserError for a folder without such
+    files."""
     if not path.is_dir():
         return [path]
     if not (found := sorted(file for file in path.rglob("*") if file.suffix in ENDINGS)):

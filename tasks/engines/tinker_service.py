@@ -62,7 +62,7 @@ def refuse_other_alpha(alpha: float, config: LearnerConfig) -> None:
 
 
 def sdk() -> Any:
-    """Return the SDK. Raise UserError if it is not installed."""
+    """Return the SDK. Raise UserError if the SDK is not installed."""
     os.environ.setdefault("TINKER_TELEMETRY", "0")
     try:
         import tinker  # pyright: ignore[reportMissingImports]
@@ -77,7 +77,6 @@ def address() -> str:
 
 
 def patience() -> float:
-    """Return the seconds to wait for one answer."""
     return seconds_set("VARBAND_TINKER_TIMEOUT", 3600.0)
 
 
@@ -91,7 +90,7 @@ _RESUME = "what was sampled and saved is kept, and the same command resumes"
 def answered(call: Callable[[], Any], gone: str = "") -> Any:
     """Return the answer to a call of the SDK, which itself repeats requests that may succeed later. Raise Gone with the
     message `gone` if the service no longer has the state, model or session; Parked if the service is away, late or out
-    of credit; UserError if it rejects the request or the key."""
+    of credit; UserError if the service rejects the request or the key."""
     answer: Future[Any] = Future()
 
     def wait() -> None:
@@ -174,15 +173,14 @@ class Service:
         return answered(lambda: sdk().RestClient())
 
     def new_model(self, config: LearnerConfig) -> Any:
-        """Return the client of a new model in training."""
         layers = frozenset(config.target_modules)
         parts = {"train_attn": "q_proj" in layers, "train_mlp": "up_proj" in layers, "train_unembed": False}
         start = {"base_model": self.model, "rank": config.lora_rank, "seed": config.seed, **parts}
         return answered(lambda: self.client.create_lora_training_client(**start))
 
     def attached(self, like: Any, session: str, model: str, number: int) -> Any:
-        """Return the client of a model that an earlier session trained. Raise Gone if it is lost. number: that of the
-        model's next request. like: any client of a model."""
+        """Return the client of a model that an earlier session trained. Raise Gone if the service lost the model.
+        number: that of the model's next request. like: any client of a model."""
         shared = self.client.holder
         holder = type(shared).get_shadow_holder(session, shared.shadow_config)
 

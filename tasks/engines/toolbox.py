@@ -68,7 +68,6 @@ class Toolbox:
         return self.places[digest]
 
     def generator(self, model_sha256: str, lora_rank: int, kv_cache: KVCache = "full") -> Generator:
-        """Return the sampling engine."""
         key = self._sampler_key(model_sha256, kv_cache)
         if key not in self._open:
             self.first = None
@@ -163,7 +162,6 @@ class Toolbox:
         return self._open[key]  # type: ignore[return-value]
 
     def close(self) -> None:
-        """Close all engines."""
         while self._open:
             _close(self._open.popitem()[1])
 

@@ -187,7 +187,6 @@ TRACKERS: dict[str, tuple[Callable[[TrackerRun], AbstractContextManager[Log]], s
 
 
 def check_installed(names: Sequence[str]) -> None:
-    """Raise UserError for a tracker whose package is missing."""
     for name in names:
         if (module := TRACKERS[name][1]) and find_spec(module) is None:
             raise UserError(f"tracking: {name} is not installed; install varband[{name}]")

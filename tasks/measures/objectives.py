@@ -68,7 +68,6 @@ def _among(classes: Sequence[object], n: int) -> float:
 
 
 def scale_of(metric: str) -> float:
-    """Return the largest possible value of a metric."""
     return 1.0 if metric.startswith("pass@") else float(AMONG)
 
 

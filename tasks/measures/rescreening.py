@@ -80,7 +80,6 @@ def halves(n_P: np.ndarray, c_P: np.ndarray) -> np.ndarray:
 
 
 def parts_of(joint: np.ndarray, kept: tuple[int, ...] | None) -> tuple[Any, Any]:
-    """Return numerator and denominator of a share."""
     if kept is None:
         return np.trace(joint), joint.sum(axis=(0, 1))
     dead = joint[list(kept)]

@@ -184,7 +184,6 @@ class Form:
 
     @property
     def arms(self) -> list[str]:
-        """Return the arms in the order of the study."""
         return list(dict.fromkeys(arm for arm, _ in self._rows))
 
     @property
@@ -220,8 +219,8 @@ class Form:
         return f"{'; '.join(dict.fromkeys(reason.words for reason in found))}, so what differs is {what}"
 
     def broken(self, arms: Iterable[str], sampled: str) -> str:
-        """Return the first way in which arms mostly break the form, at the comparison or else at screening, with the
-        share of each such arm and the number of its rollouts; empty if no arm does."""
+        """Return the first way in which arms mostly break the form, at the comparison or else at screening. The text
+        has the share of each such arm and the number of its rollouts; it is empty if no arm breaks the form."""
         for at, where in ((sampled, "held-out"), (SCREENING, "screening")):
             faults = {arm: fault for arm in arms if (fault := self.worst(arm, at)) and fault.broken}
             for words in dict.fromkeys(fault.words for fault in faults.values()):

@@ -113,7 +113,8 @@ def check(kind: str) -> None:
 
 
 def kind_of(name: str) -> AnswerKind:
-    """Return a kind by its name. Raise UserError if it is not installed, has another version, or has no `read`."""
+    """Return a kind by its name. Raise UserError if the kind is not installed, has another version, or has no
+    `read`."""
     if name in OWN:
         return OWN[name]
     found = plugins.plugged("varband.graders", name)

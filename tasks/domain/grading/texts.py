@@ -61,7 +61,6 @@ def visible(text: str) -> str:
 
 
 def without_struck(region: str) -> str:
-    """Return a final-answer region without its struck-out text."""
     return _STRUCK.sub("", region)
 
 

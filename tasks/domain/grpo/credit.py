@@ -69,7 +69,8 @@ def context_of(config: LearnerConfig) -> Context:
 
 
 def try_objective(config: LearnerConfig) -> None:
-    """Try another package's objective on an invented group before anything is sampled. Raise UserError if it fails."""
+    """Try another package's objective on an invented group before anything is sampled. Raise UserError if the objective
+    fails."""
     if config.advantage not in OWN:
         group = made_up(config.group_size)
         group_advantages(group, config.advantage, replace(context_of(config), step=(group,)))

@@ -103,8 +103,8 @@ def _weighted(t: Tokens, cap: float) -> Tensor:
 
 def sapo(t: Tokens, config: LearnerConfig) -> Tensor:
     """Return -(4/τ) · σ(τ (ratio - 1)) · A, where τ depends on the sign of the advantage. The sigmoid limits the ratio
-    softly on both sides, where other losses clip it (SAPO, Gao et al. 2025, arXiv 2511.20347, eq. 5 and 6). At ratio 1
-    its slope is 1."""
+    softly on both sides, where other losses clip it (SAPO, Gao et al. 2025, arXiv 2511.20347, eq. 5 and 6). The slope
+    of the term at ratio 1 is 1."""
     tau_T = t.advantages_T.new_full(t.advantages_T.shape, config.tau_negative)
     tau_T = tau_T.masked_fill(t.advantages_T > 0, config.tau_positive)
     ratio_T = log_ratio(t.logprobs_T, t.behaviour_T).exp()
@@ -218,7 +218,7 @@ LOSSES = Registry("varband.losses", _OWN, _of_package)
 
 
 def loss_for(config: LearnerConfig) -> Loss:
-    """Return the configured loss. Raise UserError if it is incompatible with the other settings."""
+    """Return the configured loss. Raise UserError if the loss is incompatible with other settings."""
     if config.loss not in LOSSES:
         raise UserError(f"learner: unknown loss {config.loss!r}; choose from {', '.join(LOSSES)}")
     loss = LOSSES[config.loss]

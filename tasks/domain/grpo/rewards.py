@@ -113,7 +113,7 @@ def scored(config: LearnerConfig, *given: Any) -> dict[str, float]:
 
 
 def try_rewards(config: LearnerConfig) -> None:
-    """Call the plug-ins of the reward on two invented rollouts. Raise UserError as `scored` does."""
+    """Call the plug-ins of the reward on two invented rollouts. Raise the errors of `scored`."""
     scored(config, "What is 3 + 4?", "3 + 4 = 7 <answer>7</answer>", "7", "correct", 12, "stop")
     scored(config, "What is 3 + 4?", "", None, "no_answer", 256, "length")
 

@@ -113,7 +113,7 @@ def source_named(name: str) -> Source:
 
 
 def source_spec(wish: Path | str, data: Path | None) -> tuple[SourceSpec, Path]:
-    """Return spec and path of a file, or of a named source in the data folder. Raise UserError if it is missing."""
+    """Return spec and path of a file, or of a named source in the data folder. Raise UserError for a missing file."""
     path = Path(wish)
     written = path.suffix.lower() in FORMATS
     if written or path.is_file():

@@ -61,7 +61,7 @@ def with_base(methods: Mapping[str, Method]) -> dict[str, Method]:
 
 
 def method_named(text: str) -> Method:
-    """Return a method by its name and parameters. Raise UserError if one of them is unknown.
+    """Return a method by its name and parameters. Raise UserError for an unknown method or parameter.
 
     >>> method_named("majority:width=8")
     Majority(width=8)

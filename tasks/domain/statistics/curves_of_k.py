@@ -37,7 +37,6 @@ class KCurve:
 
     @property
     def n(self) -> int:
-        """The number of problems."""
         return len(self.groups.problem_P)
 
     def rows(self, ks: Sequence[int], draws: int, seed: int) -> list[Row]:

@@ -61,8 +61,8 @@ def mean_given(counts: Pairs, value_J: Callable[[tuple[int, int]], np.ndarray]) 
 def ranges(counts: Pairs, figures: Mapping[str, Figure], alike: float = 1.0) -> dict[str, tuple[float, float]]:
     """Return (low, high) of each figure over all plausible distributions. alike: mean number of near-duplicates per
     problem, by which the log likelihood is divided. For each multiplier the update q ← q · gradient, normalised,
-    maximises likelihood ± multiplier × figure and never lowers it (Baum and Eagon 1967). The ends are where the log
-    likelihood has fallen by the limit.
+    maximises likelihood ± multiplier × figure and never lowers it (Baum and Eagon 1967). The ends of the range are
+    where the log likelihood is below its maximum by the limit of plausibility.
     """
     pairs, often_C = np.unique(np.array(counts), axis=0, return_counts=True)
     like_CJ = np.array([seen(n, c) for n, c in pairs.tolist()])

@@ -148,8 +148,8 @@ def majority_chance(answers: Sequence[Hashable | None], correct: Sequence[bool],
 def best_chance(
     answers: Sequence[Hashable | None], correct: Sequence[bool], scores: Sequence[float], chosen_SK: np.ndarray
 ) -> float:
-    """Return the share of subsets whose answer with the best score is correct. Of equal scores the first one counts. No
-    answer is wrong.
+    """Return the share of subsets whose answer with the best score is correct. If scores are equal, the first answer
+    counts. No answer is wrong.
 
     >>> best_chance(["a", None, "b"], [True, False, False], [-5, -1, -9], np.array([[0, 1, 2], [1, 2, 1]]))
     0.5

@@ -349,9 +349,9 @@ def combined(
 
     parts: (sign, values_SPV) on the same problems in the same order. trained: whether each policy was trained, with
     seeds of its own. reach: largest absolute value of one problem (1 for a difference of two shares). If few problems
-    or none differ, it bounds the variance of others (`unseen_variance`); without it such a column has no interval.
-    shares: values are shares in [0, 1], whose seeds differ by shifts of logits. paired: policies with several seeds use
-    the same adapters. The effects of a seed on both then cancel, and shifts of logits do not apply.
+    or none differ, `reach` bounds the variance of others (`unseen_variance`); without a reach there is then no
+    interval. shares: values are shares in [0, 1], whose seeds differ by shifts of logits. paired: policies with several
+    seeds use the same adapters. The effects of a seed on both then cancel, and shifts of logits do not apply.
 
     >>> m = combined([(1.0, np.array([[[0.0], [1.0], [2.0]]]))], [False])
     >>> m.estimate_V.tolist(), m.n, m.holds_for, [round(float(end[0]), 3) for end in m.interval()]

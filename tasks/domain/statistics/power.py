@@ -133,7 +133,7 @@ def _beyond_zero(effect: float, design: Design, alpha: float, trials: int, seed:
 
 
 def shift_for(effect: float, p_S: np.ndarray, noise_S: np.ndarray, k: int = 1) -> float:
-    """Return the mean logit shift that changes the mean pass@k by `effect`. Raise ValueError if there is none."""
+    """Return the mean logit shift that changes the mean pass@k by `effect`. Raise ValueError if no shift does so."""
     from scipy.optimize import brentq
     from scipy.special import expit, logit
 

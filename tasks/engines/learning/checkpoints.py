@@ -83,7 +83,7 @@ def save(root: Path, state: State) -> Path:
 
 
 def latest(root: Path, recipe: str, former: str) -> State | None:
-    """Return the newest checkpoint, or None. Raise UserError if it belongs to another recipe. former: hash of the
+    """Return the newest checkpoint, or None. Raise UserError for a checkpoint of another recipe. former: hash of the
     recipe with the identity that earlier versions gave to weights (`former_identity`)."""
     for leftover in root.glob(".step-*"):
         shutil.rmtree(leftover)
@@ -181,7 +181,6 @@ class Adapters:
                 self._writing = self._aside.submit(policy.lora.export, folder, policy.base, dtype)
 
     def _begin(self) -> None:
-        """Start merging the next step's weights."""
         self.policy.lora.experts.begin()
 
     def _remember(self, step: int) -> None:

@@ -203,7 +203,6 @@ def expert_layers(model: nn.Module, targets: Sequence[str]) -> dict[str, Any]:
 
 
 def expert_shapes(layer: Any, projection: str, rank: int) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Return the shapes of one expert's A and B."""
     hidden, inner = layer.hidden_dim, layer.intermediate_dim
     if projection == "down_proj":
         return (rank, inner), (hidden, rank)

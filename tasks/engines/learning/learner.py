@@ -209,7 +209,7 @@ class _Training:
             self._written()
 
     def _written(self) -> None:
-        """Wait until the checkpoint is written, and raise its error."""
+        """Wait until the checkpoint is written. If writing failed, raise the error."""
         if self._writing is not None:
             self._writing.result()
 

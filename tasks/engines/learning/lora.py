@@ -268,7 +268,6 @@ class Lora:
             self._merge()
 
     def begin_second(self) -> None:
-        """Create a second adapter with the current weights."""
         self.second = self.master.detach().clone()
 
     @contextmanager

@@ -100,8 +100,8 @@ class Policy:
         release_memory()
 
     def try_longest(self, rows: int) -> None:
-        """Run the longest pack forward and backward without side effects. If it runs out of memory, recompute the
-        activations of all packs. Raise UserError if it does not fit even so."""
+        """Run the longest pack forward and backward without side effects. If memory is too small, recompute the
+        activations of all packs. Raise UserError if the pack does not fit even so."""
         # completions are at most as long as rollouts, because later positions may be computed differently
         each = max(1, (self.execution.longest or rows) - 1)
         sizes = [min(each, rows - 1 - begun) + 1 for begun in range(0, rows - 1, each)]

@@ -140,7 +140,6 @@ class RemoteModel:
         write_durably(self.sent, json.dumps(sent).encode())
 
     def save(self, sums: Sequence[Sums]) -> None:
-        """Save the state after the current step."""
         self._note(sums)
         name = self.name_of(self.step)
         self.path = self.ask(lambda: self.client.save_state(name, ttl_seconds=KEPT_SECONDS)).path

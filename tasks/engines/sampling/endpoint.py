@@ -137,7 +137,6 @@ class Endpoint:
         return self._thread.http
 
     def close(self) -> None:
-        """Close this thread's connection."""
         self._http.close()
         del self._thread.http
 

@@ -216,7 +216,6 @@ class Form:
     without: frozenset[str] = frozenset()
 
     def body(self, model: str, request: Request) -> tuple[str, dict[str, object]]:
-        """Return the path and body of a request."""
         prompt, how = request.prompt, request.decoding
         if isinstance(prompt, str) and not self.chat:
             path, text = "completions", {"prompt": prompt}

@@ -258,8 +258,8 @@ class LiveSampling:
             self._changed.notify()
 
     def _ask(self, wanted: Sequence[RolloutRequest]) -> None:
-        """Queue the requests that may be sampled now, even while the engine runs. Raise Parked if none may be sampled
-        and none is running."""
+        """Queue the requests that may be sampled now, even while the engine runs. Raise Parked if no request may be
+        sampled and none is running."""
         for one in wanted:
             self._held.append(len(self._wanted))
             self._requests.append(request_of(len(self._wanted), one, self._generator, self._stats))

@@ -72,7 +72,7 @@ class Api:
         return method(given)
 
     def answer(self, request: str) -> Future[Answer]:
-        """Return the answer to a request, even if it came before a restart. Raise Missing if it is unknown."""
+        """Return the answer to a request, even if it came before a restart. Raise Missing for an unknown request."""
         whose = request.rpartition("/")[0]
         if ":train:" in whose:
             self.model(whose)
@@ -131,7 +131,7 @@ class Api:
         return model_id
 
     def model(self, model_id: str | None) -> Model:
-        """Return a model in training. Raise Missing if it is unknown."""
+        """Return a model in training. Raise Missing for an unknown model."""
         with self._repeating:
             if model_id and model_id not in self.models:
                 self._repeat(model_id)

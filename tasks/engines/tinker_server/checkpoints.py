@@ -69,7 +69,7 @@ def there(root: Path, path: str) -> bool:
 
 
 def find(root: Path, path: str) -> Checkpoint:
-    """Return the checkpoint of a tinker:// path. Raise Missing if there is none."""
+    """Return the checkpoint of a tinker:// path. Raise Missing if there is no such checkpoint."""
     folder = folder_of(root, path)
     if not there(root, path):
         raise Missing(f"there is no checkpoint {path}")

@@ -63,8 +63,6 @@ class Jobs:
         return self.submit(whose, number, start)
 
     def sample(self, whose: str, number: int | None, adapter: ServedAdapter | None, requests: Sequence[Request]) -> str:
-        """Queue samples from these weights."""
-
         def start() -> Future[Answer]:
             answer: Future[Answer] = Future()
             self._waiting[adapter].append((answer, requests))
@@ -79,7 +77,6 @@ class Jobs:
         return self._answers[request]
 
     def close(self) -> None:
-        """End the thread after the current job."""
         self._thread.shutdown(cancel_futures=True)
 
     def _draw(self, adapter: ServedAdapter | None) -> None:
@@ -133,7 +130,6 @@ def _array(name: str, tensor: pb.Tensor) -> np.ndarray:
 
 
 def samples(completions: Sequence[Completion]) -> bytes:
-    """Return the answer to a request for samples."""
     reasons = {"stop": pb.STOP_REASON_STOP, "length": pb.STOP_REASON_LENGTH}
     return pb.SampleResponse(
         sequences=[

@@ -13,7 +13,8 @@ from tasks.domain.plugins import Registry, error_line
 
 
 def checked(advantage: Advantage, name: str) -> Advantage:
-    """Wrap an objective of another package. Raise UserError if it raises or returns anything but advantages."""
+    """Wrap an objective of another package. Raise UserError if the objective raises an error or returns anything but
+    advantages."""
 
     def call(group: Group, context: Context) -> Advantages:
         try:
