@@ -35,7 +35,7 @@ def chosen() -> Report | None:
 
 
 def remember(**parameters: object) -> None:
-    """Write the state of the page into its URL, so that it can be shared. None removes a parameter."""
+    """Write the state of the page into its URL, so that it can be shared. A parameter that is None is removed."""
     for name, value in parameters.items():
         if value is None:
             st.query_params.pop(name, None)

@@ -137,7 +137,7 @@ class _Arms:
         return ObjectiveResult(f"{end.name}{by}", objective.name, training, rollouts)
 
     def _trained(self, start: Start, seed: int, objective: Objective | None = None) -> Training:
-        """Train an arm, and return its adapter. objective: None for the study's own."""
+        """Train an arm, and return its adapter. objective: the study's own if None."""
         p, arm, at = self.study.profile, start.policy.arm, self.at.studied
         by = f" by {objective.name}" if objective else ""
         learner = replace(objective.training if objective else p.training, seed=seed)
@@ -155,7 +155,8 @@ class _Arms:
         rollouts: Sampling,
         evaluation_group_size: int,
     ) -> Training:
-        """Call the training stage with the inputs that the objective needs. bands: None means all problems."""
+        """Call the training stage with the inputs that the objective needs. bands: of the problems to train on; all
+        problems if None."""
         needs, p = ADVANTAGES[learner.advantage].needs, self.study.profile
         return train_adapter.titled(title)(
             pool=pool,

@@ -27,7 +27,7 @@ class UserError(Exception):
 
 
 class NotHere(UserError):
-    """An input that is not on this machine. A plan needs only its name. what: the input."""
+    """An input that is not on this machine. A plan needs only the name of the input. what: the input."""
 
     def __init__(self, what: str, message: str) -> None:
         super().__init__(message)
@@ -41,7 +41,7 @@ class Parked(UserError):
 
 
 class ArmsFailed(UserError):
-    """Some arms of a study failed. The others were finished."""
+    """Some arms of a study failed, and the other arms were finished."""
 
 
 class Unreachable(Parked):

@@ -138,9 +138,9 @@ class Leases:
     ) -> Iterator[dict[str, set[str]]]:
         """Hold leases on the wanted keys. Yield the keys that this process holds.
 
-        whole: wait until all keys are free. Otherwise wait until one is free, and hold those that are. wait: False does
-        not wait, and may hold none. A waiting process holds no lease, so deadlocks cannot occur. tell: receives a
-        description of who holds the lease.
+        whole: wait until all keys are free. If not `whole`, wait until one key is free, and hold the free keys. wait:
+        if False, do not wait, even if no key is free. A waiting process holds no lease, so deadlocks cannot occur.
+        tell: receives a description of who holds the lease.
         """
         with self.present():
             last, mine = "", self._claim(wanted, whole)

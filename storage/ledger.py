@@ -2,7 +2,7 @@
 
 A rollout's identity is (policy, sampling parameters, problem_id, rollout index). Shards are in
 `ledger/<policy>/<sampling>/`. A shard is written atomically and never changes. If two samplers store the same identity,
-the first row counts. The others stay in the shards, and `duplicates` counts them.
+the first row counts. Further rows of the identity stay in the shards, and `duplicates` counts them.
 """
 
 import os

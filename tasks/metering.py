@@ -61,7 +61,7 @@ def of_team(wall: Parked) -> bool:
 
 
 def likely_tokens(number_N: np.ndarray, most_N: np.ndarray, mean: float | None) -> np.ndarray:
-    """Return the expected tokens_N of completions, with a reserve. most_N: upper bound. mean: None if not measured.
+    """Return the expected tokens_N of completions, with a reserve. most_N: upper bound. mean: measured mean, or None.
 
     >>> likely_tokens(np.array([9, 9]), np.array([9000, 900]), 100.0)
     array([1800.,  900.])

@@ -238,8 +238,8 @@ def _sampled(
 @dataclass(slots=True)
 class _FirstTokens:
     """The first rollouts after a change of weights, until there are enough to check them. weights: identity of the
-    engine's weights: model, KV cache, adapter. score: None after the check, or if no check is possible. loaded: the
-    learner was loaded for this check and will be freed."""
+    engine's weights: model, KV cache, adapter. score: gives the learner's log-probs; None after the check, or if no
+    check is possible. loaded: the learner was loaded for this check and will be freed."""
 
     weights: tuple[object, ...]
     who: str

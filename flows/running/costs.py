@@ -70,7 +70,8 @@ def costs(study: Study, store: Store, planned: Sequence[Planned], prices: Prices
 
 @dataclass(frozen=True, slots=True)
 class _ProblemSet:
-    """Problems that a step samples. within: the set that contains them all. ids: None while they are unknown."""
+    """Problems that a step samples. within: the set that contains them all. ids: those of the problems, or None if
+    unknown."""
 
     name: str
     within: str
@@ -146,9 +147,10 @@ class Estimator:
         )
 
     def _searched(self, given: Mapping[str, Any]) -> Cost:
-        """Return the largest cost of a search within its budget: rollouts of the problems that are neither stored nor
-        planned, and prompts with two earlier completions. Each rollout is read once more for its score. The tokens of a
-        reward model count in the problem's budget; reading the token distributions costs only hours."""
+        """Return the largest cost of a search within its budget. Its parts are rollouts of the problems that are
+        neither stored nor planned, and prompts with two earlier completions. Each rollout is read once more for its
+        score. The tokens of a reward model count in the problem's budget; reading the token distributions costs only
+        hours."""
         wanted, policy, sampling = self.problem_set(given, given["split"]), given["policy"], given["sampling"]
         length = self._length(policy, sampling)
         draws, later = given["method"].most

@@ -53,8 +53,8 @@ def stages_on(
     ranks: Mapping[str, int] | None = None,
     **orchestration: Any,
 ) -> Iterator[Session]:
-    """Run the block's stage calls on this store. Engines are created on first use, and closed at the end. grader: None
-    takes the store's active one. orchestration: further fields of Session."""
+    """Run the block's stage calls on this store. Engines are created on first use, and closed at the end. grader: the
+    store's active one if None. orchestration: further fields of Session."""
     with (
         engines(hardware or Hardware(), places or {}, grader or active_grader(store.root), ranks) as tools,
         session(Session(store, tools, listener=listener, **orchestration)) as current,

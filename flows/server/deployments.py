@@ -122,7 +122,7 @@ def _schedule(cron: str) -> Json:
 
 @dataclass(frozen=True, slots=True)
 class PoolTypes:
-    """The worker type of each pool, by default `process`. Other types have an image with its digest."""
+    """The worker type of each pool, by default `process`. A worker of another type has an image with its digest."""
 
     types: Mapping[str, str] = field(default_factory=dict)
     image: str = ""
@@ -376,8 +376,8 @@ def _notifications(client: Any) -> Iterator[Json]:
 
 
 def _automate(client: Any, automation: Json) -> str:
-    """Create or update an automation. One that is up to date is not written, because it would forget the runs that it
-    watches."""
+    """Create or update an automation. An automation that is up to date is not written, because it would forget the runs
+    that it watches."""
     from prefect.events.schemas.automations import AutomationCore
 
     wanted_block = {"automations": {"name": {"any_": [automation["name"]]}}}

@@ -179,7 +179,7 @@ def reevaluate(
 
 
 def _finished(store: Store) -> Iterator[Study | Unchecked]:
-    """Yield the studies of finished runs. One that cannot be resolved here gives an unchecked adapter."""
+    """Yield the studies of finished runs. A study that cannot be resolved here gives an unchecked adapter."""
     for path in record_paths(store.root):
         try:
             run = read_record(path)

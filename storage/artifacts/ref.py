@@ -27,7 +27,7 @@ class Ref:
     schema: ClassVar[pa.Schema]
 
     def __init_subclass__(cls, *, kind: str, schema: pa.Schema | None = None) -> None:
-        """Register a kind. schema: None takes the parent's. Raise TypeError if another class has the same name."""
+        """Register a kind. schema: the parent's if None. Raise TypeError if another class has the same name."""
         if (other := KINDS.get(kind)) and other.__qualname__ != cls.__qualname__:
             raise TypeError(f"the kind {kind} is already defined by {other.__qualname__}")
         cls.KIND, KINDS[kind] = kind, cls

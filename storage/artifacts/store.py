@@ -273,7 +273,7 @@ class Store:
 
     @contextmanager
     def making(self, ref: Ref, tell: Callable[[str], None] = lambda _: None) -> Iterator[None]:
-        """Hold the lease of `ref` while it is made. Another process waits for the artifact and reuses it."""
+        """Hold the lease of `ref` while it is made. A second process waits for the artifact and reuses it."""
         with leases_of(self.root).claimed({str(ref): ["whole"]}, tell):
             if self._mirror:  # another machine may have made the artifact in the meantime
                 self._mirror.refresh(ref, now=True)

@@ -300,8 +300,8 @@ def _panel(rows: Sequence[Row], *layers: Spec) -> Spec:
 def pairs(
     chart: Chart, rows: Sequence[Row], _: Sequence[str], phase: str, seed: int | None, arm: str, other: str
 ) -> list[Spec]:
-    """Return a scatter plot of one policy against another, with one dot per problem. The second value is higher above
-    the dashed line. A cross marks the two means."""
+    """Return a scatter plot of one policy against another, with one dot per problem. Above the dashed line the second
+    policy's value is higher. A cross marks the two means."""
     names, when = (chart.y, f"other_{chart.y}"), f"{phase} training" + (f", seed {seed}" if seed is not None else "")
     high = max(row[name] for row in rows for name in names) or 1.0
     scale = {"domain": [0, high * 1.05]}

@@ -48,8 +48,8 @@ def copy_study(
 ) -> Copied:
     """Copy the artifacts of a run so far, or of a whole root, with the ledger's rollouts, the records and overrides.
 
-    weights: False makes a light copy. renew: replace artifacts that the target has in another version, as for a backup.
-    Raise UserError for an unknown run, and if the target is the source or cannot have light copies.
+    weights: if False, make a light copy. renew: replace artifacts that the target has in another version, as for a
+    backup. Raise UserError for an unknown run, and if the target is the source or cannot have light copies.
     """
     if source.resolve() == target.resolve():
         raise UserError(f"{target} is the root itself; choose another target")

@@ -34,8 +34,8 @@ PIECE_BYTES = 1 << 15
 
 
 class Charge(Amounts):
-    """One payment. kind: kind of the artifact that was paid for. arm: None if arms share it. key: identifies work that
-    may be sent again but is charged once; empty for other work."""
+    """One payment. kind: kind of the artifact that was paid for. arm: the arm, or None if arms share the cost. key:
+    identifies work that may be sent again but is charged once; empty for other work."""
 
     model_config = ConfigDict(extra="ignore", strict=True)
     time: str

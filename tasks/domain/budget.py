@@ -91,7 +91,7 @@ class Prices:
     - device: the device that the profile expects, for estimates.
     - sampled_per_second, trained_per_second: tokens/s of an arm's GPUs, with one sampling engine and one learner
       process. Estimates use them until the store has measured rates.
-    - hours_of_sampling: False if another host samples.
+    - hours_of_sampling: whether this host samples, so that its hours are charged.
     """
 
     tokens: Mapping[str, TokenPrice] = field(default_factory=dict)

@@ -125,7 +125,7 @@ class Scaffold(Ruled, Checked):
 
     @property
     def has_steps(self) -> bool:
-        """Return whether the scaffold marks the reasoning. Only then can a search sample it step by step."""
+        """Return whether the scaffold marks the reasoning, which searches that sample step by step need."""
         return self.trace_tag is not None
 
     @property
@@ -327,8 +327,9 @@ class Arm:
 
     - trained_as: the arm whose adapter this arm is evaluated with; its own name if the arm trains; None if the arm is
       screened and evaluated without training, such as a reference.
-    - model: name of the base model. Empty: that of the arm whose adapter it has, else the study's model.
-    - adapter: an imported adapter on that base model. The arm starts from it, or is evaluated with it. Empty for none.
+    - model: name of the base model; if empty, that of the arm whose adapter it has, else the study's model.
+    - adapter: an imported adapter on that base model. The arm starts from this adapter, or is evaluated with it. The
+      name may be empty.
     """
 
     name: str

@@ -312,8 +312,8 @@ def _config(base: Path, shapes: Shapes, learner: LearnerConfig) -> dict[str, obj
 def read_peft(
     folder: Path, base: Path, shapes: Shapes, learner: LearnerConfig, *, whole: bool = True
 ) -> dict[str, Tensor]:
-    """Return the matrices by name. Raise UserError for an adapter that does not fit base, recipe and shapes. whole:
-    False accepts an adapter of some layers, and returns zeros for the others."""
+    """Return the matrices by name. Raise UserError for an adapter that does not fit base, recipe and shapes. whole: if
+    False, the adapter may lack layers, and their matrices are zeros."""
     import torch
     from safetensors.torch import load_file
 

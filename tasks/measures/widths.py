@@ -118,8 +118,8 @@ def utility(group: Group, k: int) -> float:
 
     The utility is (1 − p)/(1 − p^k) · Σ_{i=1..k} p^(i−1) · 1[class i is new] · u_i. u_i is 1 for a correct rollout with
     a class; NoveltyBench (Zhang et al. 2025, arXiv 2504.05228) has a reward model's score there. The mean is over all
-    orders of the n rollouts: a rollout of a class of n_c is the first of its class and at place i with chance C(n −
-    n_c, i − 1) / C(n − 1, i − 1) / n.
+    orders of the n rollouts. A rollout whose class has n_c members is the first of its class, at place i, with chance
+    C(n − n_c, i − 1) / C(n − 1, i − 1) / n.
     """
     n, weights = len(group), PATIENCE ** np.arange(k)
     classes, at_N, size_C = np.unique(group.class_N, return_inverse=True, return_counts=True)
@@ -261,7 +261,8 @@ NONE = {
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """A measure with its options, which identify its rows for a policy and k. partition: None for other inputs."""
+    """A measure with its options, which identify its rows for a policy and k. partition: the partition, or None for
+    other inputs."""
 
     measure: Measure
     partition: str | None

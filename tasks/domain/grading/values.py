@@ -274,7 +274,7 @@ def _digest(text: str) -> bytes:
 
 
 def _coordinate(name: str, place: int, sign: int | None = None) -> Fraction:
-    """Return a rational number that the name and the place determine. sign: None takes the sign of the place."""
+    """Return a rational number that the name and the place determine. sign: that of the place if None."""
     of_point, large = _POINTS[place]
     sign = of_point if sign is None else sign
     digest = _digest(f"{name}:{place}")

@@ -4,8 +4,9 @@ A term gets log-probs under the policy being trained, behaviour log-probs, advan
 number of the rollout, for a batch of T tokens. Packing, micro-batches and dropped dead groups do not change the
 gradient, because divisors are known before the forward pass and rollouts are never split.
 
-Log-ratios of a token (in gspo: of a rollout) are clamped at MAX_LOG_RATIO before exponentiation. Beyond it the gradient
-is zero, as with clipping. Losses that cap a weight (cispo, tis) are bounded by that cap, and rloo has no ratio.
+Log-ratios of a token (in gspo: of a rollout) are clamped at MAX_LOG_RATIO before exponentiation. Beyond that limit the
+gradient is zero, as with clipping. Losses that cap a weight (cispo, tis) are bounded by that cap, and rloo has no
+ratio.
 """
 
 from __future__ import annotations

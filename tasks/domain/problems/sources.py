@@ -86,8 +86,8 @@ FORMATS = (".jsonl", ".json", ".ndjson", ".csv", ".parquet")
 
 @dataclass(frozen=True, slots=True)
 class SourceSpec:
-    """A source, identified by the hash of its content. guards: (name, sha256) of each evaluation set whose problems it
-    excludes."""
+    """A source, identified by the hash of its content. guards: (name, sha256) of each evaluation set whose problems the
+    source excludes."""
 
     name: str
     sha256: str

@@ -25,7 +25,7 @@ class Ask:
 
     question: the prompt; None for the problem itself. operator: the way in which the question was made from `parents`,
     the candidates that it quotes. round: distinguishes repeated requests with the same parents. index: number of the
-    rollout of this question. answers: False if the completion does not answer the problem, such as a critique. end: the
+    rollout of this question. answers: whether the completion answers the problem, which a critique does not. end: the
     text that ends a step; the request then adds one step to the path of its parent.
     """
 
@@ -58,10 +58,10 @@ class Ask:
 class Candidate:
     """A completion without its verdict, as methods see it.
 
-    name: `context/index`. answer: the first equal answer in this search, or None. trace: None if the scaffold's form is
-    missing. In a step search, trace, words, tokens and log-probs are those of the whole path up to this step. ended: no
-    step follows. scores: in [0, 1]; the self-certainty, or the scores of a reward model (one per step, or one for all;
-    none if the text is too long for it).
+    name: `context/index`. answer: the first equal answer in this search, or None. trace: the trace, or None if the
+    scaffold's form is missing. In a step search, trace, words, tokens and log-probs are those of the whole path up to
+    this step. ended: no step follows. scores: in [0, 1]; the self-certainty, or the scores of a reward model (one per
+    step, or one for all; none if the text is too long for it).
     """
 
     name: str

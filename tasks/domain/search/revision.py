@@ -28,8 +28,8 @@ def listed(attempts: Sequence[Candidate]) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Revision(Method):
-    """Sequential revision (Snell et al. 2024, arXiv 2408.03314): the policy reads its last attempt and tries again. The
-    last answer is the result. revisions: the largest number of revisions."""
+    """Sequential revision (Snell et al. 2024, arXiv 2408.03314): the policy reads its last attempt and tries again, and
+    its last answer is the result. revisions: the largest number of revisions."""
 
     revisions: AtLeastOne = 4
 

@@ -25,7 +25,7 @@ class KCurve:
 
     values: metric → values by k (0 where n < k), and in the last column the cluster of near-duplicates. groups:
     rollouts, correct rollouts and tokens per rollout of each problem. known: indices of k for which every problem has
-    enough rollouts. rollouts: size of the smallest group. tokens_per_rollout: None if lengths are unknown.
+    enough rollouts. rollouts: size of the smallest group. tokens_per_rollout: mean, or None if lengths are unknown.
     """
 
     values: dict[str, means.Seeded]
@@ -327,8 +327,8 @@ def contrast_at_cost(a: KCurve, b: KCurve, ks: Sequence[int]) -> list[Row]:
     """Return `equal_tokens` rows: gaps at equal cost per problem. a, b: curves at every k from 1 to their rollouts.
 
     The cost is that of k rollouts of the more expensive policy. For the same cost the cheaper policy has a fractional
-    k, at which its pass@k is interpolated. If it has too few rollouts, the cost is that of all its rollouts. There are
-    no rows if lengths are unknown, and no estimates if most problems lack rollouts.
+    k, at which its pass@k is interpolated. If the cheaper policy has too few rollouts, the cost is that of all its
+    rollouts. There are no rows if lengths are unknown, and no estimates if most problems lack rollouts.
     """
     dear, cheap = (a, b) if (a.tokens_per_rollout or 0) >= (b.tokens_per_rollout or 0) else (b, a)
     passing = means.on_common_problems([dear.values["pass@k"], cheap.values["pass@k"]])

@@ -80,8 +80,8 @@ JOINED = 0.25
 
 def num_clusters(vectors_ND: np.ndarray) -> int | None:
     """Return the number of DBSCAN clusters with min_samples 2, counting each noise point, as in the publication. These
-    clusters are the connected components of traces at a cosine distance of at most JOINED. None for fewer than two
-    traces.
+    clusters are the connected components of traces at a cosine distance of at most JOINED. With fewer than two traces,
+    return None.
 
     >>> num_clusters(np.array([[1.0, 0], [1, 0], [0, 1]]))
     2

@@ -260,9 +260,9 @@ ADAPTERS = "these adapters, not the recipe"
 class Means:
     """Estimates estimate_V and their spread over n problems, where near-duplicates count once.
 
-    silent_V: `Shifts.silent_V` of a policy. known_V: False if silent_V, or if all values are equal and no `reach`
-    bounds their variance. varies_V: whether values differ. seeds: fewest seeds of a trained policy, 0 if none is
-    trained. reach: see `combined`. lessons: whether all seeds started from one lesson's adapter.
+    silent_V: `Shifts.silent_V` of a policy. known_V: whether intervals exist: not if silent_V, and not if all values
+    are equal and no `reach` bounds their variance. varies_V: whether values differ. seeds: fewest seeds of a trained
+    policy, 0 if none is trained. reach: see `combined`. lessons: whether all seeds started from one lesson's adapter.
     """
 
     estimate_V: np.ndarray
@@ -284,8 +284,8 @@ class Means:
         return self._ends((1 - level) / 2)
 
     def sequence(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return (low_V, high_V) of a confidence sequence: all looks hold together while problems or seeds are
-        added."""
+        """Return (low_V, high_V) of a confidence sequence, which is valid at all looks together while problems or seeds
+        are added."""
         from scipy.special import ndtr
 
         variance_V = np.where(self.known_V, self.spread.variance_V, 1.0)

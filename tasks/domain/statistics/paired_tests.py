@@ -123,7 +123,7 @@ def paired(first_P: np.ndarray, second_P: np.ndarray) -> Row:
 
 
 def adjust(p_values: Sequence[float | None], method: str) -> list[float | None]:
-    """Correct the p-values of one family: `holm` (confirmatory) or `bh` (exploratory). None stays None.
+    """Correct the p-values of one family: `holm` (confirmatory) or `bh` (exploratory). A p-value of None stays None.
 
     >>> adjust([0.01, None, 0.04], "holm"), adjust([0.01, 0.04], "bh")
     ([0.02, None, 0.04], [0.02, 0.04])
@@ -170,12 +170,12 @@ def adjusted(
     adjusted_p; or else adjusted_reason.
 
     The method is least squares on the log length ratio, its square and the difference in accuracy, with errors that
-    allow for near-duplicates. The data must have problems with each arm longer, three clusters of problems per
-    coefficient, and covariates that are not collinear. more: variance added by seeds. freedom: degrees of freedom of
-    that variance. noise: sampling variance of a problem's difference in accuracy, which makes the slope of accuracy too
-    small. Part of the effect of accuracy then stays in the difference, unless diversity comes from the same rollouts.
-    So the interval covers the fitted difference and the one corrected for attenuation (errors in variables, Fuller
-    1987).
+    allow for near-duplicates. The data must have problems where the first arm's traces are longer, problems where the
+    second's are, three clusters of problems per coefficient, and covariates that are not collinear. more: variance
+    added by seeds. freedom: degrees of freedom of that variance. noise: sampling variance of a problem's difference in
+    accuracy, which makes the slope of accuracy too small. Part of the effect of accuracy then stays in the adjusted
+    difference, unless diversity comes from the same rollouts. So the interval covers the fitted difference and the one
+    corrected for attenuation (errors in variables, Fuller 1987).
     """
     import statsmodels.api as sm
     from scipy import stats

@@ -236,7 +236,7 @@ class Adapters:
         return ServedAdapter(f"{served.name}-{AS_CRITIC}", served.folder / AS_CRITIC) if two else None
 
     def finish(self) -> list[Path]:
-        """Return the folders of the evaluated adapters. The last one is at the end."""
+        """Return the folders of the evaluated adapters, in the order of steps."""
         self.written()
         kept = [folder for step, folder in self._served() if step and evaluated(self.config, step)]
         for folder in kept if self.writes else ():

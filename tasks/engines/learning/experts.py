@@ -120,7 +120,7 @@ def kernels(*, gpu: bool) -> tuple[Any, Any, Any]:
 
 class Routed(torch.autograd.Function):
     """The output of a layer of experts, T x D. names: projections with LoRA, whose matrices A and B follow as
-    arguments, in this order. merged: the weights contain LoRA. Otherwise LoRA's products are separate."""
+    arguments, in this order. merged: whether the weights contain LoRA, or LoRA's products are separate."""
 
     @staticmethod
     def forward(

@@ -138,8 +138,8 @@ class Policy:
             return self.logprobs(pack, temperature)[0].cpu().numpy()
 
     def logprobs(self, pack: Pack, temperature: float | None = None) -> tuple[Tensor, Tensor]:
-        """Return (log-probs_K, entropy_K) of the pack's predicted tokens, float32. temperature: None takes the
-        policy's."""
+        """Return (log-probs_K, entropy_K) of the pack's predicted tokens, float32. temperature: the policy's if
+        None."""
         self.lora.experts.finish()
         for layer in self._layers:
             # in training mode transformers recomputes the layer; submodules stay in eval mode, without dropout

@@ -102,7 +102,7 @@ class RemoteModel:
 
     def settle(self, step: int) -> list[Sums]:
         """Find out what became of a step that an earlier process sent. If the state after the step was saved, return
-        the metrics of its updates. Otherwise return nothing; the step must then be sent."""
+        the metrics of its updates. If not, return nothing; the step must then be sent."""
         sent = json.loads(self.sent.read_text()) if self.sent.is_file() else {}
         if sent.get("step") == step:
             path = next((path for path in self._saved(sent["model"]) if path.endswith(f"/{self.name_of(step)}")), "")

@@ -249,7 +249,7 @@ def rollouts_row(groups: Groups, config: LearnerConfig) -> dict[str, Any]:
 
 def updates_row(gradients: Sequence[Sums], config: LearnerConfig, learning_rate: float) -> dict[str, Any]:
     """Return the metrics of a step's updates: means over trained tokens, where a token counts each time it is trained
-    on. Loss and gradient norm are means over updates. None without updates."""
+    on. Loss and gradient norm are means over updates. Without updates the metrics are None."""
     made = [s for s in gradients if s.made]
     n = sum(s.tokens for s in made)
 

@@ -228,7 +228,7 @@ class Form:
 
     def after(self, refusal: str, request: Request) -> "Form | None":
         """Return another form that the server may accept, or None. A temperature or top_p of 1 may be left out, because
-        1 is the protocol's default. Other values stay in the request.
+        1 is the protocol's default. A temperature or top_p of another value stays in the request.
 
         >>> from tasks.engines.protocols import Decoding
         >>> request = Request(0, (), 0, Decoding(max_tokens=5))

@@ -68,7 +68,7 @@ class SamplingWorker:
         self._base = base_weights(self.model_runner.get_model(), Path(folder))
 
     def serve_adapter(self, folder: str | None) -> None:
-        """Use base + adapter in all later forward passes. None restores the base bit for bit."""
+        """Use base + adapter in all later forward passes. With None, restore the base bit for bit."""
         serve(self.model_runner.get_model(), self._base, folder)
 
 
@@ -284,7 +284,7 @@ def base_weights(model: Any, folder: Path) -> Base:
 
 
 def serve(model: Any, base: Base, folder: str | None) -> None:
-    """Use base + adapter in all later forward passes. None restores the base bit for bit."""
+    """Use base + adapter in all later forward passes. With None, restore the base bit for bit."""
     found = places(model)
     device = next(iter(found.values())).weight.device
     products = read_served(Path(folder), str(device)) if folder else Products({}, 0.0)

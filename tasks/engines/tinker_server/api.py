@@ -217,8 +217,8 @@ class Api:
     def _saved(
         self, body: Any, kind: str, name: str, *, overwrite: bool = False, then: Callable[[str], Answer] | None = None
     ) -> Json:
-        """Save a checkpoint. Kind `weights` is the state to resume from, without a summed gradient. Other kinds are an
-        adapter in PEFT format, in float32. then: returns the answer for the checkpoint's path."""
+        """Save a checkpoint. Kind `weights` is the state to resume from, without a summed gradient. Checkpoints of
+        other kinds are an adapter in PEFT format, in float32. then: returns the answer for the checkpoint's path."""
         path, shape = f"{PREFIX}{body.model_id}/{kind}/{name}", self.model(body.model_id).shape
 
         def work(learner: Learner) -> Answer:

@@ -137,7 +137,8 @@ class Requests:
         self._all("insert or ignore into requests values (?, ?, ?, ?, ?)", of, number, path, body, encoding)
 
     def saved(self, of: str, number: int, path: str, body: bytes) -> None:
-        """Replace all requests before one that saved a state by a request that loads this state."""
+        """Note that request `number` saved a state: replace all requests before it by one request that loads this
+        state."""
         with self._lock, self._file:
             self._file.execute("delete from requests where id = ? and number < ?", (of, number))
             self._file.execute("insert into requests values (?, 0, ?, ?, null)", (of, path, body))
