@@ -1,5 +1,5 @@
-"""Arrow tables as CSV, and on a terminal, fitted to its width. In a pipe each row is one line, without colours, and
-texts are not shortened."""
+"""Arrow tables as CSV, and on a terminal, fitted to its width. In a pipe each row is one line, without colours or
+shortened texts."""
 
 import os
 import re

@@ -43,8 +43,8 @@ WIDTH = 30
 
 
 class Watch:
-    """Shows running stages. A terminal has a live line for each; a pipe gets a line per finished stage, and
-    progress."""
+    """Shows running stages. A terminal has a live line for each; a pipe gets progress, and a line per finished
+    stage."""
 
     def __init__(self, store: Store | None = None, *, apart: bool = False) -> None:
         """Start the view. store: where new bands are read for bars. apart: print to standard error."""

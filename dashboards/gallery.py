@@ -1,5 +1,5 @@
-"""The gallery: a static page of problems with rollouts side by side. Texts of rollouts are escaped and shortened, and
-never executed."""
+"""The gallery: a static page of problems with rollouts side by side. Texts are escaped and shortened, never
+executed."""
 
 from __future__ import annotations
 
@@ -21,8 +21,7 @@ UNFILTERED: dict[str, object] = {"source": None, "arm": None, "band": None, "ver
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One problem. facts: by their names. rollouts: rows of the query app_rollouts, with `policy` and the pieces
-    `text`."""
+    """One problem. facts: by name. rollouts: rows of the query app_rollouts, with `policy` and the pieces `text`."""
 
     title: str
     problem: list[Piece]

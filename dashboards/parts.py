@@ -114,8 +114,7 @@ def show_section(section: Section) -> None:
 
 
 def table(rows: pa.Table) -> None:
-    """Show a table without empty columns: headings as words, shares in percent, intervals in one cell, and dashes for
-    unknown values."""
+    """Show a table without empty columns: shares in percent, intervals in one cell, dashes for unknown values."""
     kept = columns_with_values(rows)
     number = st.column_config.NumberColumn
     config: dict[str, Any] = {}
@@ -137,8 +136,7 @@ def table(rows: pa.Table) -> None:
 
 
 def columns_with_values(rows: pa.Table) -> pa.Table:
-    """Return the columns that have values, where empty text is no value. `x_low` and `x_high` become one text,
-    `x_interval`.
+    """Return the columns that have values (empty text is none). `x_low` and `x_high` become one text, `x_interval`.
 
     >>> rows = {"why": ["", "full"], "gain": [0.25, 0.5], "gain_low": [0.1, None], "gain_high": [0.4, None]}
     >>> first, second = columns_with_values(pa.table({"none": [None, None], **rows})).to_pylist()

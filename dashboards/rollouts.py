@@ -53,8 +53,7 @@ def _line(row: dict[str, Any]) -> str:
 
 
 def _filters(report: str, arms: Sequence[str]) -> tuple[str, dict[str, object]]:
-    """Return (set of rollouts, filters of the query). The filters start with the values in the URL, and the reader may
-    change them."""
+    """Return (set of rollouts, filters of the query). The URL gives the first values of the filters."""
     names = [row["source"] for row in rows_of(report, "app_sources").to_pylist()]
     first, *middle, last = st.columns([1.4, 1, 1, 1, 1, 1.4])
     with first:

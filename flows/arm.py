@@ -38,8 +38,7 @@ def make_arms(study: Study, at: Prepared) -> tuple[ArmArtifacts, ...]:
 @dataclass(slots=True)
 class _Arms:
     """The arms of a study while they are made. A head is a trained arm, with whose adapter other arms may be evaluated.
-    taught: policies after the lessons, by head. live: bands of the problems that a head trains on. trainings: by head
-    and seed."""
+    taught: policies after the lessons, by head. live: bands that a head trains on. trainings: by head and seed."""
 
     study: Study
     at: Prepared
@@ -122,8 +121,7 @@ class _Arms:
         return Screened(arm, start, graded, trained_on if graded == rollouts else band(rollouts=graded), trained_on)
 
     def _live(self, head: str, joint: Sequence[str]) -> Bands:
-        """Return the bands that a head trains on: its own, or with `joint` only what is in the bands of all those
-        arms."""
+        """Return the bands that a head trains on: its own, or with `joint` only what is in the bands of all of them."""
         own = self.screened[head].trained_on
         others = tuple(self.screened[arm].trained_on for arm in joint if arm != head)
         return keep_joint.titled(f"joint band of {head}")(own=own, others=others) if joint else own
@@ -155,8 +153,7 @@ class _Arms:
         rollouts: Sampling,
         evaluation_group_size: int,
     ) -> Training:
-        """Call the training stage with the inputs that the objective needs. bands: of the problems to train on; all
-        problems if None."""
+        """Call the training stage with the inputs that the objective needs. bands: all problems if None."""
         needs, p = ADVANTAGES[learner.advantage].needs, self.study.profile
         return train_adapter.titled(title)(
             pool=pool,
@@ -174,8 +171,7 @@ class _Arms:
         )
 
     def _evaluated_after(self, start: Start, first: Rollouts, training: Training, seed: int) -> Trained:
-        """Evaluate a training at the steps of the curve and at its last step. first: rollouts at step 0, of all
-        seeds."""
+        """Evaluate a training at the steps of the curve and at its last step. first: all seeds' rollouts at step 0."""
         p = self.study.profile
         *earlier, end = (
             start.after(training, step, seed) for step in evaluated_steps(p.training.steps, p.training.eval_every)[1:]

@@ -26,8 +26,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Trained:
-    """One arm trained with one seed. `curve`: held-out rollouts at every evaluated step. `end`: those at the last
-    step."""
+    """One arm trained with one seed. `curve`: held-out rollouts at all evaluated steps. `end`: those at the last."""
 
     seed: int
     training: Training

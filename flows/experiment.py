@@ -161,8 +161,7 @@ def partitioned(study: Study, measured: Measured, calibration: Calibrations | No
 
 
 def classes_of_answers(study: Study, several: Sequence[tuple[str, Rollouts]]) -> tuple[Partitions, ...]:
-    """Return the classes of answers of rollouts that compare objectives. several: pairs of the policy's name and its
-    held-out rollouts."""
+    """Return the classes of answers of rollouts that compare objectives. several: (policy's name, rollouts)."""
     each = [(partition_answers.titled(f"answers compared of {name}"), rollouts) for name, rollouts in several]
     return tuple(stage(rollouts=rollouts, grader_version=study.grader.installed) for stage, rollouts in each)
 

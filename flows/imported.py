@@ -91,8 +91,7 @@ class Import:
 def import_rollouts(files: Sequence[Path], arms: Sequence[str], pool: Path | None, name: str, store: Store) -> Import:
     """Enter the rollouts of files (or of the files in folders), and write the study NAME.toml and its
     NAME-problems.jsonl. If a file is wrong, raise UserError before anything is written. arms: the arm of each file, or
-    one for all; by default the arm in the file, or the file's name. pool: problems with golds, if the files have
-    none."""
+    one for all; by default the arm in the file, or the file's name. pool: problems with golds."""
     check_study_name(name)
     files = [file for path in files for file in files_of(path)]
     if len(arms) not in (0, 1, len(files)):

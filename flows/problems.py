@@ -1,5 +1,4 @@
-"""The problems of a study: pools, splits, benchmarks. Pools, splits and benchmarks are made once for all arms, before
-any model is used."""
+"""The problems of a study (pools, splits, benchmarks), which are made once for all arms, before any model is used."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -25,8 +24,7 @@ class Problems:
 @dataclass(frozen=True, slots=True)
 class Prepared:
     """All problems of a study. lessons: by name. benchmarks: each pool, with the problems chosen from it. calibration:
-    the similarity above which two traces count as equal. The calibration is None unless a training needs it, because
-    screenings wait for it."""
+    the similarity above which two traces count as equal. The calibration is None unless a training needs it."""
 
     studied: Problems
     lessons: Mapping[str, Problems]

@@ -46,8 +46,7 @@ def mirror_of(root: Path) -> "Mirror | None":
 
 
 class Mirror(Objects):
-    """Copies between a bucket and its working copy. Thread-safe. Raise UserError for errors of the server, after
-    retries."""
+    """Copies between a bucket and its working copy. Thread-safe. Raise UserError if the server fails after retries."""
 
     def __init__(self, root: Path, address: str) -> None:
         super().__init__(root, address)

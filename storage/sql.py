@@ -61,8 +61,8 @@ def answer(connection: duckdb.DuckDBPyConnection, sql: str, parameters: dict[str
 
 
 def _interruptible(connection: duckdb.DuckDBPyConnection, ask: Callable[[], T]) -> T:
-    """Return the result of `ask`. The function runs in another thread, because in the main thread DuckDB delays the
-    exceptions of signals."""
+    """Return the result of `ask`, called in another thread, because in the main thread DuckDB delays exceptions of
+    signals."""
     if threading.current_thread() is not threading.main_thread():
         return ask()
     future: Future[T] = Future()
@@ -131,7 +131,6 @@ def named(name: str) -> str:
 
 
 def header(name: str) -> str:
-    """Return the header of a named query: TOML that declares its figure. The header is empty if the query declares
-    none."""
+    """Return the header of a named query: TOML that declares its figure. The header may be empty."""
     found = HEADER.match((QUERIES / f"{name}.sql").read_text(encoding="utf-8"))
     return found[1] if found else ""

@@ -193,8 +193,7 @@ def calibrated(groups: Sequence[LabelledGroup]) -> dict[str, Any]:
 
 
 def _share(name: str, hit_P: np.ndarray, of_P: np.ndarray) -> dict[str, Any]:
-    """Return a share of all pairs, with the interval of a ratio over problems, because pairs of a problem depend on
-    each other."""
+    """Return a share of all pairs. The interval is over problems, because pairs of a problem depend on each other."""
     if not hit_P.any():
         return {name: 0.0 if of_P.any() else None, "reason": FEW}
     at, low, high = ratio(hit_P[None, :], of_P[None, :], trained=False)

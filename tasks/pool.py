@@ -108,8 +108,7 @@ def _place(spec: SourceSpec) -> Path:
 
 
 def _kept_out(sources: Sequence[SourceSpec]) -> list[str]:
-    """Return the texts of evaluation sets whose problems these sources exclude. Sets in the pool itself do not
-    count."""
+    """Return the texts of evaluation sets that these sources exclude. Sets in the pool itself do not count."""
     present = {spec.name for spec in sources}
     guards = {
         name: _place(spec).parent / SOURCES[name].file
@@ -139,8 +138,7 @@ def split_pool(*, pool: Pool, heldout_per_source: int | HeldOut, seed: int) -> p
 
 @stage(Splits, version=1)
 def keep_clear(*, pool: Pool, splits: Splits, studied: Pool, heldout: Splits) -> Payload:
-    """Return a lesson's split without problems that resemble held-out problems of the pool `studied`. Schema:
-    Splits."""
+    """Return a lesson's split without problems that resemble held-out problems of `studied`. Schema: Splits."""
     held = of_split(store().read(studied, TEXT), store().read(heldout), "heldout")
     leaks = find_leaks(held, store().read(pool, TEXT), "heldout", "lesson")
     made = left_out(store().read(splits), leaks).cast(Splits.schema)
@@ -215,8 +213,8 @@ def choose_benchmark(
 def benchmark_of(
     name: str, pool: pa.Table, leaks: pa.Table, levels: Sequence[str], per_level: int | None, seed: int
 ) -> pa.Table:
-    """Return every problem of the pool, in order, with its state. Schema: Benchmark. leaks: problems to leave out.
-    Schema: LEAKS.
+    """Return every problem of the pool, in order, with its state. Schema: Benchmark. leaks: to leave out (schema
+    LEAKS).
 
     Of each level, the first `per_level` problems are chosen, in the order of a hash of (seed, problem), which is the
     same on all machines. A leak is replaced by the next problem. Raise UserError if a level has too few problems.

@@ -1,5 +1,5 @@
-"""Regrading: verdicts of stored rollouts under another grader version or with overrides. Nothing is sampled, and
-nothing is overwritten."""
+"""Regrading: verdicts of stored rollouts under another grader version or with overrides. Nothing is sampled or
+overwritten."""
 
 from collections.abc import Iterator, Sequence
 

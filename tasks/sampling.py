@@ -1,5 +1,4 @@
-"""Sampling stages: problems × policy → graded rollouts. Screening, evaluation and training share one sampler and one
-grader."""
+"""Sampling stages: problems × policy → graded rollouts, with the same sampler and grader for every use."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

@@ -75,8 +75,7 @@ def tokens_of(node: Mapping[str, Any]) -> int:
 
 @dataclass(slots=True)
 class Tree:
-    """The search of one problem. problem: a row of a pool. hand: result of each request, or why there is none, by
-    key."""
+    """The search of one problem. problem: a row of a pool. hand: result of each request, or why none, by key."""
 
     problem: dict[str, Any]
     method: Method
@@ -185,8 +184,7 @@ class Tree:
         return some
 
     def _called(self, candidate: Candidate) -> Candidate:
-        """Name an answer to the problem by its class. An answer to another question stays: a score of 0.5 is not
-        1/2."""
+        """Name an answer to the problem by its class. Answers to other questions stay: a score of 0.5 is not 1/2."""
         if not answered([candidate]):
             return candidate
         return replace(candidate, answer=self.canonical[candidate.answer or ""])
@@ -333,8 +331,7 @@ def _in_batches(trees: Sequence[Tree], terms: Terms, total: SamplingStats, size:
 
 
 def uncut(batch: Sequence[tuple[Tree, Ask]], terms: Terms, had: Had) -> list[Asked]:
-    """Return the requests that can be sampled or are in the ledger. The trees record why other requests cannot be
-    sampled."""
+    """Return the requests that can be sampled or are in the ledger. Record in the trees why other requests are not."""
     pending: list[Asked] = []
     for tree, ask in batch:
         request = tree.request(ask)

@@ -51,7 +51,7 @@ def trainable(problems: pa.Table, splits: pa.Table, bands: pa.Table | None) -> p
 
 
 def step_sampling(rollouts: Sampling, seed: int, step: int, place: int = 0) -> Sampling:
-    """Return the sampling parameters of one training step. Each step has its own seed, so a repeated problem gets new
+    """Return the sampling parameters of a training step. Steps have different seeds: a repeated problem gets new
     rollouts.
 
     place: number of trainings (lessons) before this one. Without `place`, lessons with the same pool and seeds would

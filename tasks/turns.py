@@ -81,8 +81,7 @@ class Chain:
 
 @dataclass(frozen=True, slots=True)
 class Refining:
-    """Sampling in three turns. context: most tokens of a prompt with its completion. apart: critics have an own
-    policy."""
+    """Sampling in three turns. context: most tokens of a prompt and completion. apart: critics have an own policy."""
 
     learner: LearnerConfig
     model: BaseModel
@@ -241,8 +240,7 @@ class Turns:
         return classed
 
     def _with_candidates(self, rollouts: Sequence[TrainRollout], rows: Sequence[Row]) -> list[TrainRollout]:
-        """Add the graded solutions of each rollout. A rollout is correct if one solution is, and well-formed if all
-        are."""
+        """Add the graded solutions of each rollout, which is correct if one solution is, and well-formed if all are."""
         scaffold, number = self.start.scaffold, self.learner.candidates
         texts = [solutions(row["completion"], number) for row in rows]
         items = [GradeItem(scaffold, t, row["gold"]) for row, own in zip(rows, texts, strict=True) for t in own]

@@ -70,8 +70,7 @@ def costs(study: Study, store: Store, planned: Sequence[Planned], prices: Prices
 
 @dataclass(frozen=True, slots=True)
 class _ProblemSet:
-    """Problems that a step samples. within: the set that contains them all. ids: those of the problems, or None if
-    unknown."""
+    """Problems that a step samples. within: the set that contains them all. ids: None if not known yet."""
 
     name: str
     within: str
@@ -92,8 +91,7 @@ class Length:
 
 
 class Estimator:
-    """Computes the cost of a plan's steps, in order, and remembers which rollouts earlier steps will add to the
-    ledger."""
+    """Computes the cost of a plan's steps, in order, and remembers the rollouts that earlier steps will sample."""
 
     def __init__(self, study: Study, store: Store, planned: Sequence[Planned], prices: Prices) -> None:
         self.study, self.store, self.prices = study, store, prices
@@ -216,8 +214,7 @@ class Estimator:
         return cost.model_copy(update={"gpu_hours": hours, "usd": usd})
 
     def problem_set(self, given: Mapping[str, Any], split: str | None) -> _ProblemSet:
-        """Return the problems of a step. The number of problems is an upper bound until the split or the choice is
-        made."""
+        """Return the problems of a step. The number is an upper bound until the split or the choice is made."""
         splits, pool = given["splits"], given["pool"]
         within, name = (str(splits), str(splits)) if isinstance(splits, Benchmark) else ("", split or "")
         if self.store.has(splits):

@@ -54,8 +54,7 @@ class Longest:
 
 def longest_prompts(study: Study, store: Store, planned: Sequence[Planned]) -> list[Longest]:
     """Return the longest prompt of each arm that is sampled here with a model whose tokenizer is available. If a pool
-    does not exist yet, read the problems from its files. Raise UserError for an arm whose model has no chat
-    template."""
+    does not exist yet, read the problems from its files. Raise UserError for a model without a chat template."""
     steps = {p.step.ref: p.step.arguments for p in planned}
     wanted: dict[tuple[Path, Policy, Pool, Splits | Benchmark, str | None], int] = defaultdict(int)
     for policy, sampling, *problems in sampled_here(planned):

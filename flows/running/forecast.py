@@ -1,5 +1,5 @@
-"""A plan with its price: the cost of each stage, the total, the difference that the study could detect, and whether the
-budget is enough."""
+"""A plan with its price: costs by stage, the difference that the study could detect, and whether the budget is
+enough."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -228,8 +228,8 @@ def detectable_gain(profile: Profile, problems: int) -> str:
 
 
 def problems_line(study: Study, estimator: Estimator, heldout: Mapping[str, Any]) -> str:
-    """Return how many problems are used and held out, and which setting limits them. heldout: arguments of a stage that
-    samples held-out problems."""
+    """Return how many problems are used and held out, and which setting limits them. heldout: arguments of a
+    sampling."""
     p = study.profile
     used, held = (estimator.problem_set(heldout, split).number for split in (None, "heldout"))
     build, why = estimator.planned[heldout["pool"]].step.arguments, ""

@@ -2,8 +2,7 @@
 
 The store decides what exists, so tasks run with NO_CACHE, and a task whose artifact exists ends in a state named
 `Cached`. Runs from a shell do not use Prefect (docs/decisions/0014-no-private-server.md). The runs of a piece have its
-key as a tag. A parent run that was killed and started again waits for the piece's live run, and starts no second one,
-so it never pays twice.
+key as a tag. A parent run that was killed and started again waits for the piece's live run, so it never pays twice.
 """
 
 from __future__ import annotations
@@ -73,8 +72,7 @@ def as_task(name: str, step: Step, ensure: Callable[[], bool]) -> None:
 
 @dataclass(slots=True)
 class PrefectPool:
-    """The workers of a pool, which run a deployment once per piece. This class knows deployments and runs, but no
-    stages.
+    """The workers of a pool, which run a deployment once per piece. The class knows deployments, but no stages.
 
     - run: the run that the pieces belong to. Run and key of a piece together identify the work.
     - parent: the flow run that needs the pieces; `cancel_children` finds its children by it.

@@ -1,6 +1,5 @@
 """Pieces of a study made by several processes that share a root: workers of this command, jobs of a cluster, or hosts
-with one bucket. All processes do the same: each makes the pieces whose leases are free. The lease of a dead process is
-free too.
+with one bucket. Each process makes the pieces whose leases are free. The lease of a dead process is free.
 
 With a small model, one process would leave most cores idle. A worker of this command ends with its parent, for whatever
 reason the parent ends. The worker's artifacts and rollouts stay.

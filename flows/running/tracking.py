@@ -1,5 +1,4 @@
-"""The progress of a run for experiment trackers: values of each step and evaluation, bands, summary, spending and a few
-completions.
+"""The progress of a run for experiment trackers: steps, evaluations, bands, summary, spending and a few completions.
 
 This module listens to the events of a run. Each tracker has a process, which reads the artifacts that the events name,
 and logs them. If a tracker fails or hangs, the run prints one sentence and continues.

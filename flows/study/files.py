@@ -213,8 +213,7 @@ def combinations(matrix: Tables) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _word(value: object, nth: int) -> str:
-    """Return a value of the matrix as a part of a question's name. A long text, such as a prompt, gives its position in
-    the list.
+    """Return a value of the matrix as a part of a question's name. A long text gives its position in the list.
 
     >>> _word(["panel", "thinking"], 1), _word("Solve it: {problem}", 2)
     ('panel+thinking', '#2')

@@ -87,8 +87,8 @@ def spread(hardware: Hardware, gpus: int, jobs: int) -> Hardware:
 
 
 def gpus_line(hardware: Hardware, gpus: int) -> str:
-    """Return the plan's line about this machine's GPUs; empty on a CPU, and if a Tinker service samples and trains.
-    gpus: number available.
+    """Return the plan's line about this machine's GPUs; empty on a CPU, and with a Tinker service. gpus: number
+    available.
 
     >>> apart = Hardware(device="cuda", engine_process="core", sampler_apart=True, spread=True)
     >>> gpus_line(spread(apart, 4, 2), 4).rpartition(";")[0]

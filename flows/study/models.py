@@ -1,5 +1,4 @@
-"""The models of each arm (base models, adapters) and the encoder. Models are found here or on the hub, and identified
-by a hash."""
+"""The models of each arm (base models, adapters) and the encoder, found here or on the hub and identified by a hash."""
 
 import os
 import re

@@ -98,8 +98,8 @@ def prices_of(profile: str) -> Prices:
 
 
 def team_prices(root: Path) -> TeamPrices:
-    """Return the team's prices; empty if there is no file. Raise UserError for any unreadable entry, because it may be
-    a spending limit."""
+    """Return the team's prices; empty if there is no file. Raise UserError for an unreadable entry, which may be a
+    limit."""
     path, faults = root / PRICES, list[Fault]()
     try:
         if mirror := mirror_of(root):

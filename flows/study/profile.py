@@ -1,6 +1,5 @@
 """A study as one pydantic model, with the range of each field. Study files, `--set`, forms and `varband study settings`
-use this model. A changed field changes fingerprints, except in `hardware`, which only says how stages use their
-machine."""
+use this model. A changed field changes fingerprints, except in `hardware`."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field

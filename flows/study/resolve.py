@@ -41,8 +41,7 @@ class Study:
     - adapters: existing ones, by the arm that starts from one. ranks: the largest LoRA rank by model.
     - pools: the profile's own under "", each lesson's under its name. benchmarks: by name.
     - places: hash → location on this machine.
-    - absent: inputs that are missing here, each with the error that a run would raise. A plan works without absent
-      inputs.
+    - absent: inputs that are missing here, each with the error that a run would raise.
     """
 
     profile: Profile

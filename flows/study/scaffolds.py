@@ -171,8 +171,7 @@ def _unclosed(s: Scaffold) -> Iterator[tuple[str, str]]:
 
 
 def _unreadable(s: Scaffold) -> Iterator[tuple[str, str]]:
-    """Yield a mistake for each stop string that would cut off an answer, and for each example that is not in the
-    scaffold's own form."""
+    """Yield a mistake for each stop string that would cut off an answer, and for each example in another form."""
     by_prompt = f"<{s.trace_tag}>" if s.trace_opened else ""
     whole = s.answer_in_form(PROBE).removeprefix(by_prompt)
     ends = "}" if s.answer_form == "boxed" else "</answer>"

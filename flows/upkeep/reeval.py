@@ -336,8 +336,7 @@ def _correct(rows: pa.Table) -> Counter[str]:
 
 
 def _canary(evaluation: _Evaluation, tokens: int, seed: int) -> list[str]:
-    """Return problems that take about this many tokens. The choice differs each night and does not depend on
-    accuracy."""
+    """Return problems that take about this many tokens. The choice differs each night, whatever the accuracy."""
     number = min(len(evaluation.problems), int(tokens / max(1.0, evaluation.tokens)))
     chosen = np.random.default_rng(seed).choice(len(evaluation.problems), number, replace=False)
     return [evaluation.problems[i] for i in sorted(chosen)]

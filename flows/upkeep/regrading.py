@@ -1,5 +1,5 @@
-"""Grade every stored rollout again with the active grader. Report which verdicts and figures change, and which
-artifacts depend on them."""
+"""Grade every stored rollout again with the active grader. Report changed verdicts and figures, and what depends on
+them."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field

@@ -122,8 +122,7 @@ def restored(kind: Any, value: Any) -> Any:
 
 
 def fingerprint(value: object) -> str:
-    """Return 16 hex digits of sha256 over canonical JSON. Of 10^7 stores with a million artifacts, one has a
-    collision."""
+    """Return 16 hex digits of sha256 over canonical JSON. One in 10^7 stores of a million artifacts has a collision."""
     return hashlib.sha256(_text(canonical(value)).encode()).hexdigest()[:HEX_DIGITS]
 
 

@@ -59,8 +59,7 @@ class Recipe(BaseModel):
 
 
 class Group:
-    """Arguments that are passed together. In a recipe each field is a separate argument, and so is each entry of a
-    mapping."""
+    """Arguments that are passed together. In a recipe each field and each entry of a mapping is an argument."""
 
     def arguments(self) -> dict[str, Any]:
         return {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]

@@ -1,5 +1,4 @@
-"""The catalog: DuckDB views over the Parquet files of every kind. The catalog stores nothing, so it is never out of
-date."""
+"""The catalog: DuckDB views over the Parquet files of every kind. A view stores nothing and is never out of date."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress

@@ -1,5 +1,4 @@
-"""Turn the rows of figures into Vega-Lite specs. App and report use the same specs. An arm has the same colour and
-shape everywhere."""
+"""Turn the rows of figures into Vega-Lite specs. App and report use the same specs. An arm has one colour and shape."""
 
 from __future__ import annotations
 

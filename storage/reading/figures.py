@@ -200,8 +200,7 @@ def on_page(page: str) -> tuple[Section, ...]:
 
 
 def styles(arms: Iterable[str]) -> dict[str, int]:
-    """Return arm → index in ARM_STYLES, which starts again if it is too short. arms: all arms of the run, so that each
-    keeps its colour."""
+    """Return arm → index in ARM_STYLES, which starts again if too short. arms: all of the run, so that colours stay."""
     return {arm: place % len(ARM_STYLES) for place, arm in enumerate(arms)}
 
 

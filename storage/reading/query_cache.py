@@ -1,5 +1,4 @@
-"""The reports of a store, and named queries over them. Results are cached until a file changes, because pages repeat
-their queries."""
+"""The reports of a store, and named queries over them. Results are cached until a file changes."""
 
 import atexit
 import tomllib

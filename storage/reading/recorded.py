@@ -73,8 +73,7 @@ LIVE = Training.schema.append(pa.field("ref", pa.string()))
 
 
 def live_steps(root: Path) -> pa.Table:
-    """Return the steps of trainings without an artifact, from their checkpoints. Schema: LIVE. An unknown arm is
-    `?`."""
+    """Return the steps of unfinished trainings, from their checkpoints. Schema: LIVE. An unknown arm is `?`."""
     store, arms, rows = Store(root), None, []
     for folder in sorted((root / ".work").glob("training-*")):
         ref = Ref.named(folder.name)

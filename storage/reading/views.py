@@ -76,8 +76,8 @@ class Views:
 
 
 def views(parquet: Mapping[str, Sequence[Path]], tables: Mapping[str, pa.Table], *, threads: int = 1) -> closing[Views]:
-    """Return a context manager with views over tables in memory and over Parquet files. Rows of files have the `ref` of
-    their artifact."""
+    """Return a context manager with views over tables and over Parquet files, whose rows have the `ref` of their
+    artifact."""
     return closing(Views(parquet, tables, threads))
 
 
@@ -87,8 +87,7 @@ def listed(paths: Sequence[Path]) -> str:
 
 
 def view(connection: duckdb.DuckDBPyConnection, name: str, paths: Sequence[Path]) -> None:
-    """Create a view whose rows have their `ref`. For many small files create a table, because a view reopens all
-    files."""
+    """Create a view whose rows have their `ref`. For many files create a table, because a view reopens them."""
     small = len(paths) > 1 and sum(p.stat().st_size for p in paths if p.exists()) < SMALL_BYTES
     connection.execute(
         f'create {"table" if small else "view"} "{name}" as'

@@ -112,8 +112,7 @@ def closure(manifests: Mapping[Ref, Manifest], heads: Iterable[Ref]) -> set[Ref]
 
 
 def manifests_of(store: Store) -> dict[Ref, Manifest]:
-    """Return the manifests of all artifacts. Raise UserError for an unreadable manifest, because the artifact's inputs
-    are then unknown."""
+    """Return the manifests of all artifacts. Raise UserError for an unreadable one, because its inputs are unknown."""
     found = {}
     for ref in store.refs():
         try:

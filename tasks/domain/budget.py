@@ -1,5 +1,4 @@
-"""Budgets and prices. Budgets and prices enter no fingerprint, because a limit only pauses a run, and prices change no
-result."""
+"""Budgets and prices. Neither enters a fingerprint: a limit only pauses a run, and prices change no result."""
 
 from __future__ import annotations
 
@@ -23,8 +22,7 @@ Limit = Annotated[Annotated[Real, Field(gt=0, le=MOST)] | None, OrNone]
 # The fields are the units of `Amounts` (storage/records/runs.py).
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget(Checked):
-    """The most that a run may spend over all of its attempts. At a limit the run pauses; it resumes with a larger
-    budget."""
+    """The most that a run may spend over all of its attempts. At a limit the run pauses until the budget is larger."""
 
     tokens: Limit = None
     """Tokens of prompts and completions."""

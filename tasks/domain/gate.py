@@ -48,8 +48,8 @@ class ScreenedArm:
 
 
 class Reason(NamedTuple):
-    """One failed limit. arms: the arms that fail. of_form: the arms differ so much in form that comparing them would
-    not show their ability."""
+    """One failed limit. arms: the arms that fail. of_form: comparing the arms would show their form, not their
+    ability."""
 
     arms: tuple[str, ...]
     words: str
@@ -57,8 +57,8 @@ class Reason(NamedTuple):
 
 
 def reasons(arms: Sequence[ScreenedArm], gate: Gate) -> Iterator[Reason]:
-    """Yield the reasons against training: it would teach little, or the arms would not be comparable. Yield nothing if
-    all limits are met.
+    """Yield the reasons against training (little to learn, or arms that are not comparable); none if all limits are
+    met.
 
     >>> sound = {"invalid_tags": 0.02, "no_answer": 0.1, "truncated": 0.01, "accuracy": 0.3}
     >>> panel = ScreenedArm(arm="panel", shares=sound, live=475, taught=True)

@@ -22,8 +22,7 @@ def plugin_names(group: Group) -> list[str]:
 
 
 def pinned(group: Group, name: str) -> str:
-    """Return a plug-in's name with package and version. Raise UserError unless exactly one installed package provides
-    the plug-in."""
+    """Return a plug-in's name with package and version. Raise UserError unless exactly one package provides it."""
     entry = _entry(group, name.partition("@")[0])
     assert entry.dist is not None
     there = f"{entry.name}@{entry.dist.name}=={entry.dist.version}"

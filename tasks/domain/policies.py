@@ -66,8 +66,7 @@ class Policy:
     """An arm with or without an adapter. `adapter`: the training artifact; `adapter_step`: the step of that training.
 
     - scaffold: by default the present scaffold of the arm.
-    - step, seed: labels: step and seed of the studied training. The policy of step 0 may already have a lesson's
-      adapter.
+    - step, seed: labels: step and seed of the studied training. At step 0 there may be a lesson's adapter.
     - role: `critic` for the second adapter of a training that has two (advantages/structured.py).
     """
 
@@ -128,8 +127,7 @@ class Sampling(Checked):
 
 
 def _others(value: object, spelt: set[str]) -> dict[str, object]:
-    """Return the fields that differ from their default, without those in `spelt`. So a new field changes no
-    fingerprint."""
+    """Return the fields that differ from their default, except `spelt`. So a new field changes no fingerprint."""
     known = canonical(value)
     assert isinstance(known, dict)
     return {name: form for name, form in known.items() if name not in {"is", *spelt}}

@@ -328,8 +328,7 @@ class Arm:
     - trained_as: the arm whose adapter this arm is evaluated with; its own name if the arm trains; None if the arm is
       screened and evaluated without training, such as a reference.
     - model: name of the base model; if empty, that of the arm whose adapter it has, else the study's model.
-    - adapter: an imported adapter on that base model. The arm starts from this adapter, or is evaluated with it. The
-      name may be empty.
+    - adapter: an imported adapter on that base model. The arm starts from this adapter, or is evaluated with it.
     """
 
     name: str

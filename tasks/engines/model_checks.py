@@ -61,8 +61,8 @@ def size(config: dict[str, Any], name: str, *others: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The shape of a decoder. inner: width of an MLP or of one expert. head: width of one attention head. experts: 0
-    for a dense model."""
+    """The shape of a decoder. inner: width of an MLP or an expert. head: width of an attention head. experts: 0 if
+    dense."""
 
     layers: int
     hidden: int
@@ -94,8 +94,7 @@ class Shape:
 def lora_parameters(
     config: dict[str, Any], rank: int, targets: Sequence[str] = ALL_LINEAR, expert_rank: int | None = None
 ) -> int:
-    """Return the number of LoRA parameters of the targeted layers, and of every expert with rank expert_rank (if
-    set)."""
+    """Return the number of LoRA parameters of the targeted layers, and of every expert. expert_rank: `rank` if None."""
     one = Shape.of(config)
     q, kv = one.heads * one.head + one.hidden, one.kv_heads * one.head + one.hidden
     sides = {"q_proj": q, "k_proj": kv, "v_proj": kv, "o_proj": q}
@@ -187,8 +186,7 @@ def activation_bytes(config: dict[str, Any], targets: Sequence[str], bytes_per_v
 def plan_training(
     base: Path, learner: LearnerConfig, execution: Execution, bytes_per_value: int, free: int | None
 ) -> TrainingPlan:
-    """Plan the memory of a training. free: free bytes of the device; None if unknown, which gives packs of
-    `token_budget` tokens."""
+    """Plan the memory of a training. free: free bytes of the device; if None, packs have `token_budget` tokens."""
     config, targets = read_config(base), learner.target_modules
     lora = lora_parameters(config, learner.lora_rank, targets, learner.expert_rank)
     # in addition to masters and moments: the float32 gradient, the working copies and their gradients

@@ -68,8 +68,7 @@ class Foreign:
 
 
 def files_of(path: Path) -> list[Path]:
-    """Return a file, or the files in a folder that may contain rollouts. Raise UserError for a folder without such
-    files."""
+    """Return a file, or the files in a folder that may contain rollouts. Raise UserError if a folder has none."""
     if not path.is_dir():
         return [path]
     if not (found := sorted(file for file in path.rglob("*") if file.suffix in ENDINGS)):
@@ -131,8 +130,7 @@ def _row(record: Record) -> Iterator[Foreign]:
 
 
 def _completions(value: Any) -> list[str]:
-    """Return the completions in a cell: a text, the model's last message, a response of OpenAI's protocol, or a list of
-    these.
+    """Return the completions in a cell: texts, the model's last messages, or responses of OpenAI's protocol.
 
     >>> _completions([{"role": "assistant", "content": "3"}, {"role": "user", "content": "No."}])
     ['3']
@@ -172,8 +170,7 @@ def _nth(value: Any, n: int, of: int) -> Any:
 
 
 def _cell(value: Any) -> Any:
-    """Return the number, truth value or list that a CSV cell contains as text, None if empty, or the value
-    unchanged."""
+    """Return the number, truth value or list that a CSV cell spells, None if empty, or the value unchanged."""
     if not isinstance(value, str):
         return value
     try:

@@ -1,5 +1,4 @@
-"""The engines of one process, which are created on first use and shared by its stages; and the paths of models and
-files.
+"""The engines of one process, created on first use and shared by its stages; and the paths of models and files.
 
 The toolbox affects no fingerprint: recipes identify files by their hash, and the toolbox knows the folders.
 """

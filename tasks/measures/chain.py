@@ -39,8 +39,7 @@ def chain_of(groups: pa.Table, bands: pa.Table, diversity: pa.Table) -> pa.Table
     - `diversity to band`, `diversity to gain`: effect of one standard deviation of an arm's diversity at the start on
       the chance of the variance band at screening, and on the gain.
     - `band to gain`: how much more the problems of the variance band gain than others.
-    - `gain by dose`: mean gain of problems with low, middle and high diversity, without the effects of difficulty and
-      arm.
+    - `gain by dose`: mean gain of problems with low, middle and high diversity, without effects of difficulty and arm.
     - `by source`: means.
 
     Slopes hold difficulty (share correct and its square), arm and source fixed. Otherwise a source with more diversity

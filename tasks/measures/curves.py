@@ -1,4 +1,4 @@
-"""Training curves: held-out accuracy by step, gains with the composition of the training data, and metrics of training
+"""Training curves: held-out accuracy by step, gains with the composition of training data, metrics of training
 steps."""
 
 from collections.abc import Sequence

@@ -1,5 +1,4 @@
-"""Diversity of one problem's rollouts: distances between embedded traces, and the variety of answers, for which no
-encoder is needed."""
+"""Diversity of one problem's rollouts: distances between embedded traces, and the variety of answers."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
@@ -215,8 +214,7 @@ KEYS = ("arm", "step", "seed", "window")
 
 
 def ceilings_of(embeddings: Iterable[pa.Table], again: Iterable[tuple[pa.Table, pa.Table]]) -> pa.Table:
-    """Return one row per policy and window. embeddings: whole problems of a window. again: (reworded traces, their
-    originals).
+    """Return one row per policy and window. embeddings: whole problems of a window. again: (reworded, original) traces.
 
     floor: mean distance between a trace and its reworded version, over `reworded` traces, one per problem (whole traces
     only). within: mean distance of two traces of one problem. between: mean distance of two traces of different

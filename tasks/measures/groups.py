@@ -44,8 +44,8 @@ def count_groups(rollouts: pa.Table) -> pa.Table:
 
 
 def read_groups(refs: Sequence[Ref]) -> pa.Table:
-    """Return one row per policy and problem, with its cluster of near-duplicates. refs: rollouts, or `groups` artifacts
-    with published counts."""
+    """Return one row per policy and problem, with its cluster. refs: rollouts, or `groups` artifacts (published
+    counts)."""
     counted = [store().read(ref) for ref in refs if ref.kind == "groups"]
     sampled = [ref for ref in refs if ref.kind != "groups"]
     if sampled:
@@ -121,8 +121,7 @@ def stretches(rows: pa.Table, keys: Sequence[str]) -> list[tuple[dict[str, Any],
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Columns of groups, sorted, and the slice of each (arm, step, source). Source `all` is every row of (arm,
-    step)."""
+    """Columns of groups, sorted, and the slice of each (arm, step, source). Source `all` has every row."""
 
     columns: dict[str, np.ndarray]
     places: dict[Slice, slice]
@@ -220,8 +219,7 @@ FORM_COLUMNS = ["verdict", "tag_valid", "finish", "correct"]
 
 
 def form_of(rollouts: pa.Table) -> Row:
-    """Return rollouts (their number), accuracy, no_answer, invalid_tags and truncated; shares are None without
-    rollouts.
+    """Return number of rollouts, accuracy, no_answer, invalid_tags, truncated; None without rollouts.
 
     >>> rows = {"verdict": ["no_answer", "wrong"], "tag_valid": [False, True], "finish": ["length", "stop"]}
     >>> form_of(pa.table(rows | {"correct": [False, False]}))

@@ -128,8 +128,7 @@ def _scaled(ends: Callable[[float], tuple[float, float]], scale: float, level: f
 
 def of_steps(objective: str, trainings: Sequence[Sequence[Mapping[str, Any]]]) -> list[Row]:
     """Return training metrics of an objective, averaged over seeds. `before` is the first step, and `after` the mean of
-    the last LAST steps; `tokens` is the total that a training sampled. `reward_NAME`: a part of the reward,
-    weighted."""
+    the last LAST steps; `tokens` is the total that a training sampled. `reward_NAME`: a weighted part."""
     parts = {name for steps in trainings for step in steps for name in step if name.startswith("reward_")}
     rows = []
     for metric in (*_STEPS, *sorted(parts)):

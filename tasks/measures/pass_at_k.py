@@ -135,8 +135,7 @@ class GPass(
 
 
 def g_pass_of(groups: pa.Table, ks: Sequence[int]) -> pa.Table:
-    """Return one row per (arm, step), source, k ≥ 3 and threshold τ. Intervals are over problems and, if trained,
-    seeds.
+    """Return one row per (arm, step), source, k ≥ 3 and threshold τ. Intervals are over problems and trained seeds.
 
     metric: `G-Pass@k`: at least `wanted` = ⌈τ·k⌉ of k rollouts are correct; not given where it equals pass@k (1 wanted)
     or pass^k (all). `mG-Pass@k`: its mean over the thresholds i/k above a half; for even k this is the published 2/k ·
@@ -282,7 +281,6 @@ def _voted(rollouts: pa.Table, ks: Sequence[int], seed: int) -> pa.Table:
 def measure_votes(
     *, rollouts: tuple[Rollouts, ...], partitions: tuple[Partitions, ...], ks: tuple[int, ...], seed: int = 0
 ) -> pa.Table:
-    """Return maj@k and best-of-k of every (arm, step), per source and overall. partitions: one per rollouts
-    artifact."""
+    """Return maj@k and best-of-k of every (arm, step), per source and overall. partitions: one per artifact."""
     pairs = zip(rollouts, partitions, strict=True)
     return votes_of((part for refs in pairs for part in in_classes(*refs, VOTE_COLUMNS)), ks, seed)

@@ -1,5 +1,4 @@
-"""Rescreening: how often a second screening gives a problem the same band, and how often the beta-binomial fit predicts
-that."""
+"""Rescreening: how often a second screening gives a problem the same band, compared with the beta-binomial fit."""
 
 from collections import Counter
 from collections.abc import Callable

@@ -261,8 +261,7 @@ NONE = {
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """A measure with its options, which identify its rows for a policy and k. partition: the partition, or None for
-    other inputs."""
+    """A measure with its options, which identify its rows for a policy and k. partition: only for classes."""
 
     measure: Measure
     partition: str | None
@@ -277,8 +276,7 @@ class Series:
         return named | {"basis": self.basis, "k": k, "why": none.format(k=k, which=which, window=self.window)}
 
     def seen(self, group: Group, classes: Mapping[str, np.ndarray], vocabulary: Mapping[int, int]) -> Group:
-        """Return the rollouts that this series uses. group: with the longest window, and −1 after a trace's last
-        word."""
+        """Return the rollouts that this series uses. group: with the longest window, −1 after a trace's last word."""
         measure, kept_N = self.measure, np.ones(len(group), bool)
         if self.basis == "correct":
             kept_N &= group.correct_N
@@ -448,8 +446,7 @@ def measure_widths(
     embeddings: tuple[Embeddings, ...],
     ks: tuple[int, ...],
 ) -> pa.Table:
-    """Return all widths of every policy, and their rank correlations. partitions, embeddings: one per rollouts
-    artifact."""
+    """Return all widths of every policy, and their rank correlations. partitions, embeddings: one per artifact."""
     traces = (t for ref in rollouts for part in store().parts(ref, ["trace"]) for t in part["trace"].to_pylist())
     of_each = zip(rollouts, partitions, embeddings, strict=True)
     parts = (part for ref, own, vectors in of_each for part in with_vectors(in_classes(ref, own, COLUMNS), vectors))

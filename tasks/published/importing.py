@@ -194,8 +194,8 @@ def import_series(*, steps: PublishedFile, spread: PublishedFile) -> pa.Table:
 
 
 def paired_p_range(x: int, y: int, n: int) -> tuple[float | None, float | None]:
-    """Return the smallest and largest exact McNemar p for x of n problems correct before and y after, over all
-    pairings.
+    """Return the smallest and largest exact McNemar p, over all pairings, for x of n problems correct before and y
+    after.
 
     >>> low, high = paired_p_range(14, 29, 100); round(low, 6), round(high, 4)
     (6.1e-05, 0.0315)

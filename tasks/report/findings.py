@@ -233,8 +233,8 @@ class Form:
         return ""
 
     def worst(self, arm: str, sampled: str) -> Fault | None:
-        """Return the first way in which an arm mostly breaks the form, or else its most frequent way; None if nothing
-        was sampled."""
+        """Return the first way in which an arm mostly breaks the form, or else its most frequent one; None without
+        rollouts."""
         rows = self._rows.get((arm, sampled))
         if not rows:
             return None

@@ -1,5 +1,4 @@
-"""The first screen of a study: a sentence that answers its question, the population for which this holds, a chart and
-tiles.
+"""The first screen of a study: a sentence that answers its question, for which population it holds, a chart and tiles.
 
 If no difference is found, the verdict begins with one of three words: `Undecided` if the interval that decides contains
 0, `No difference` if a test shows that the difference is within MARGIN, and `Not compared`.
@@ -339,8 +338,7 @@ def _width_of_objectives(ask: findings.Ask, asks: str) -> str:
 
 
 def _of_search(levels: Sequence[findings.Row], pairs: Sequence[findings.Row], asks: str) -> tuple[str, str]:
-    """Return the verdict on one method against a single rollout, with the tokens of both, and on the two best
-    methods."""
+    """Return the verdict on a method against a single rollout, with the tokens of both, and on the two best methods."""
     methods = [row for row in levels if row["method"] != "first"]
     over = [row for row in pairs if row["against"] == "first"]
     if not over:

@@ -53,8 +53,7 @@ WRAPPED = 30
 
 
 def _width(name: str, cells: Sequence[str]) -> int:
-    """Return the width of a column in characters, with the space after it. Long column names are broken between
-    words."""
+    """Return the width of a column in characters, with the space after it. Names are broken between words."""
     return max(max(map(len, name.split()), default=0), *(min(len(cell), WRAPPED) for cell in cells), 0) + 2
 
 
@@ -109,8 +108,7 @@ def spell(name: str, value: object) -> str:
 
 
 def cut(text: str, most: int = MAX_CHARS) -> str:
-    """Return a text in one line. A long text is truncated, with a note. Control characters are replaced by their
-    names."""
+    """Return a text in one line. A long text is truncated, with a note. Control characters become names."""
     line = "".join(c if c.isprintable() else {"\n": "⏎", "\t": " "}.get(c, "\ufffd") for c in text[:most])
     return line if len(text) <= most else f"{line}… ({len(text):,} characters)"
 

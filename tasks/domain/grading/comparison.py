@@ -145,8 +145,8 @@ def worded(text: str) -> str:
 def same_terms(prediction: str, gold: str) -> Match:
     r"""Return how `prediction` equals `gold` in value. Both arguments are normalised terms, and one may omit its unit.
     A percent sign is a factor of 1/100. A gold between 1 and 100 without a percent sign may still mean a percentage:
-    the answer `50\%` equals the golds 0.5 and 50, and `2000\%` equals only 20. Raise Undecided, with the reason, if the
-    numbers are too large.
+    the answer `50\%` equals the golds 0.5 and 50, and `2000\%` equals only 20. Raise Undecided if the numbers are too
+    large.
 
     >>> same_terms("0.333333", "1/3")
     'equal within 1e-06, relative: the digits written'
@@ -451,8 +451,8 @@ class _NoSet(Exception):
 
 
 def _holds(found: Shape, x: Any, value: Callable[[str], Any]) -> bool:
-    """Return whether a set contains the number x. value: gives the number of each end. Raise _NoSet if `found` is no
-    set."""
+    """Return whether a set contains the number x. value: gives the number of an end. Raise _NoSet for another
+    answer."""
     items, marks, texts = found.items, found.marks, [item.text for item in found.items]
 
     def end(text: str) -> Any:

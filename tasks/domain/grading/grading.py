@@ -91,8 +91,7 @@ def grade_region(region: str | None, gold: str, form: AnswerForm, finish: str = 
 
 
 def _in_words(texts: list[str], gold: str) -> Verdict | None:
-    """Return the verdict on an answer in words: the gold's own text, or yes, no or "none". Return None for any other
-    answer."""
+    """Return the verdict on an answer in words: the gold's own text, yes, no or "none"; None for any other answer."""
     first = min(texts, default=None)
     words, wanted = (
         {t.strip() if len(t) > MAX_ANSWER_CHARS else worded(t) or normalise(t) for t in some}

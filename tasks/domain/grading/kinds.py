@@ -113,7 +113,7 @@ def check(kind: str) -> None:
 
 
 def kind_of(name: str) -> AnswerKind:
-    """Return a kind by its name. Raise UserError if the kind is not installed, has another version, or has no
+    """Return a kind by its name. Raise UserError for a kind that is not installed, has another version or lacks
     `read`."""
     if name in OWN:
         return OWN[name]

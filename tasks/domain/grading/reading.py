@@ -28,8 +28,8 @@ MAX_MARKS = 60
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The result of reading a text. answer: a formula or words, without the sentence around it. fault: why the text has
-    no answer."""
+    """The result of reading a text. answer: a formula or words, without a sentence. fault: why the text has no
+    answer."""
 
     answer: str
     fault: str = ""
@@ -150,8 +150,7 @@ _PARTS |= {word: value for value, word in enumerate(_ORDINALS.split(), start=3)}
 
 
 def number_in_words(text: str) -> Fraction | None:
-    """Return the number that English words spell, or None. `one hundred and one half` gives None, because it may mean
-    100.5 or 50.5.
+    """Return the number that English words spell, or None. `one hundred and one half` may mean 100.5 or 50.5: None.
 
     >>> number_in_words("minus two thirds"), number_in_words("3 dozen"), number_in_words("zero and a half")
     (Fraction(-2, 3), Fraction(36, 1), Fraction(1, 2))

@@ -1,5 +1,4 @@
-r"""The outer form of an answer: scalar, list, set, tuple, interval, union, relation or matrix. The parts of an answer
-are texts."""
+r"""The outer form of an answer: scalar, list, set, tuple, interval, union, relation or matrix, with texts as parts."""
 
 from __future__ import annotations
 

@@ -75,8 +75,7 @@ _BRACES = re.compile(r"\\.|[{}]", re.S)
 
 
 def closing(text: str, start: int) -> int | None:
-    r"""Return the position at which the brace that is open at `start` closes; None if it never closes. `\{` is no
-    brace."""
+    r"""Return the position at which the brace that is open at `start` closes, or None. `\{` is no brace."""
     depth = 0
     for match in _BRACES.finditer(text, start):
         depth += {"{": 1, "}": -1}.get(match[0], 0)

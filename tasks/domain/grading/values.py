@@ -287,8 +287,7 @@ Values = tuple[list[Any], Any]
 
 
 def values(formulas: tuple[Expr, ...]) -> Iterator[Values]:
-    """Yield the values of formulas at each point where all have a value: the real values, or the complex values if the
-    formulas are real nowhere."""
+    """Yield the values of formulas at each point where all have one: real values, or complex ones if none are real."""
     names = sorted(frozenset().union(*map(names_in, formulas)))
     complex_ones: list[Values] = []
     any_real = False

@@ -69,8 +69,7 @@ def context_of(config: LearnerConfig) -> Context:
 
 
 def try_objective(config: LearnerConfig) -> None:
-    """Try another package's objective on an invented group before anything is sampled. Raise UserError if the objective
-    fails."""
+    """Try another package's objective on an invented group before sampling. Raise UserError if the objective fails."""
     if config.advantage not in OWN:
         group = made_up(config.group_size)
         group_advantages(group, config.advantage, replace(context_of(config), step=(group,)))
@@ -120,8 +119,7 @@ class ObjectiveState:
 
     def after(self, groups: Iterable[Group], entropy: float | None, config: LearnerConfig) -> "ObjectiveState":
         """Return the state after a step. The entropy coefficient rises by `entropy_delta` if the entropy is below the
-        target, and else falls by it, but not below zero. entropy: mean over the trained tokens; None without an
-        update."""
+        target, and else falls by it, but not below zero. entropy: mean over trained tokens, or None."""
         visits = _counted(self.visits, groups) if "visits" in ADVANTAGES[config.advantage].needs else self.visits
         if config.entropy_target is None or entropy is None:
             return ObjectiveState(visits, self.entropy, self.entropy_coefficient)

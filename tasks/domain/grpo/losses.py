@@ -5,8 +5,7 @@ number of the rollout, for a batch of T tokens. Packing, micro-batches and dropp
 gradient, because divisors are known before the forward pass and rollouts are never split.
 
 Log-ratios of a token (in gspo: of a rollout) are clamped at MAX_LOG_RATIO before exponentiation. Beyond that limit the
-gradient is zero, as with clipping. Losses that cap a weight (cispo, tis) are bounded by that cap, and rloo has no
-ratio.
+gradient is zero, as with clipping. Losses that cap a weight (cispo, tis) have that bound; rloo has no ratio.
 """
 
 from __future__ import annotations

@@ -80,8 +80,7 @@ def parts(rollout: TrainRollout, config: LearnerConfig) -> dict[str, float]:
 
 
 def total(rollout: TrainRollout, config: LearnerConfig) -> float:
-    """Return the reward of a rollout. The reward is rounded, because floats of equal sums may differ in their last
-    digits."""
+    """Return the reward of a rollout, rounded, because floats of equal sums may differ in their last digits."""
     return round(sum(parts(rollout, config).values()), 12)
 
 

@@ -38,8 +38,8 @@ class StepPlan:
 
     - policy_step: the step whose adapter samples, `staleness` steps before the previous step.
     - critic: the critic's adapter of that step, if the training has two.
-    - score: returns the learner's log-probs with these weights (tasks/engines/sampling/same_policy.py); `critic=True`
-      uses the critic's.
+    - score: returns the learner's log-probs with these weights (tasks/engines/sampling/same_policy.py); `critic=True`:
+      the critic's.
     - step: number, from 1; steps + 1 is the evaluation after the last step, which has no problems.
     - evaluate: sample held-out problems in the same call.
     """

@@ -1,5 +1,4 @@
-r"""Checks of golds (correct answers) and problem texts. The checks report findings. A PoolPolicy decides which findings
-exclude a problem."""
+r"""Checks of golds (correct answers) and problem texts. A PoolPolicy decides which findings exclude a problem."""
 
 import contextlib
 import json

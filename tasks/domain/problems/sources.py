@@ -86,8 +86,7 @@ FORMATS = (".jsonl", ".json", ".ndjson", ".csv", ".parquet")
 
 @dataclass(frozen=True, slots=True)
 class SourceSpec:
-    """A source, identified by the hash of its content. guards: (name, sha256) of each evaluation set whose problems the
-    source excludes."""
+    """A source, identified by the hash of its content. guards: (name, sha256) of each excluded evaluation set."""
 
     name: str
     sha256: str

@@ -105,8 +105,7 @@ Rounds = Generator[Round, Sequence[Candidate], Candidate | None]
 
 
 class Method(Checked, ABC):
-    """Base of search methods, which are frozen dataclasses. The fields of a method are its parameters and enter
-    fingerprints."""
+    """Base of search methods: frozen dataclasses, whose fields are the method's parameters and enter fingerprints."""
 
     __slots__ = ()
     #: Whether the method requests answers step by step. Not every scaffold supports that.

@@ -46,8 +46,7 @@ METHODS: Mapping[str, Method] = {
 
 
 def with_base(methods: Mapping[str, Method]) -> dict[str, Method]:
-    """Add the base method `first`. The base method is as wide as the widest method, so that the oracle sees all
-    rollouts.
+    """Add the base method `first`, which is as wide as the widest method, so that the oracle sees all rollouts.
 
     >>> list(with_base({"majority": Majority()})), list(with_base({"majority:width=32": Majority(width=32)}))
     (['first', 'majority'], ['first:width=32', 'majority:width=32'])

@@ -111,8 +111,7 @@ class PanelOfTraces(Method):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Debate(Method):
     """Debate (Du et al. 2023, arXiv 2305.14325): several agents solve the problem, read one another, and solve it
-    again. The result is the majority of the last round with an answer. agents: per round. turns: rounds after the
-    first."""
+    again. The result is the majority of the last round with an answer. agents: per round. turns: later rounds."""
 
     agents: AtLeastTwo = 3
     turns: AtLeastOne = 2

@@ -109,8 +109,7 @@ def votes(seen: Sequence[Candidate], weight: Callable[[Candidate], float] = lamb
 
 
 def most_voted(seen: Sequence[Candidate], weight: Callable[[Candidate], float] = lambda _: 1.0) -> Candidate | None:
-    """Return the first candidate with the answer of largest weight. If two weights are equal, the earlier answer
-    wins."""
+    """Return the first candidate with the answer of largest weight. If weights are equal, the earlier answer wins."""
     weighed = votes(seen, weight)
     best = max(weighed, key=weighed.__getitem__, default=None)
     return next((c for c in answered(seen) if c.answer == best), None)
@@ -171,8 +170,7 @@ _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelfScore(Method):
-    """Best-of-n by self-rating: the policy itself scores each of its answers once. width: the largest number of
-    rollouts."""
+    """Best-of-n by self-rating: the policy itself scores each of its answers. width: the largest number of rollouts."""
 
     width: AtLeastOne = 8
 
@@ -209,7 +207,6 @@ def scores(seen: Sequence[Candidate]) -> dict[str, float]:
 
 
 def best_scored(seen: Sequence[Candidate]) -> Candidate | None:
-    """Return the candidate with the highest score, or of equal scores the likeliest. Candidates without a score come
-    last."""
+    """Return the candidate with the highest score, or of equal scores the likeliest. Unscored candidates come last."""
     given = scores(seen)
     return max(answered(seen), key=lambda c: (given.get(c.name, -1.0), c.likelihood), default=None)

@@ -146,8 +146,7 @@ NEAREST = 1e-3
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Particles(StepSearch):
     """Particle filtering over steps (Puri et al. 2025, arXiv 2502.01618): after every step, paths are resampled in
-    proportion to their weights, the softmax of the scores' log-odds. particles: number of paths. temperature: of the
-    softmax."""
+    proportion to their weights, the softmax of the scores' log-odds. particles: paths. temperature: of the softmax."""
 
     particles: AtLeastTwo = 8
     temperature: Annotated[Real, Field(gt=0)] = 1.0

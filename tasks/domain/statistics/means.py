@@ -142,8 +142,7 @@ class Spread:
         return np.sqrt(stdtrit(self.problems_df_V, tail) ** 2 * self.problems_V + self._of_seeds(t_V, up))
 
     def beyond(self, distance_V: np.ndarray, up: bool | np.ndarray | None = None) -> np.ndarray:
-        """Return the one-sided chance_V that an estimate is further away than the distance. This function inverts
-        `half`.
+        """Return the one-sided chance_V that an estimate is further away than the distance (the inverse of `half`).
 
         >>> one = Spread(np.array([4.0]), np.array([9.0]), np.array([1.0]), np.array([2.0]))
         >>> one.beyond(one.half(0.03)).round(6).tolist(), one.beyond(-one.half(0.03)).round(6).tolist()
@@ -284,8 +283,8 @@ class Means:
         return self._ends((1 - level) / 2)
 
     def sequence(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return (low_V, high_V) of a confidence sequence, which is valid at all looks together while problems or seeds
-        are added."""
+        """Return (low_V, high_V) of a confidence sequence, valid at all looks together while problems or seeds are
+        added."""
         from scipy.special import ndtr
 
         variance_V = np.where(self.known_V, self.spread.variance_V, 1.0)

@@ -1,5 +1,5 @@
-"""Drift over nights: a test of whether the accuracy of a policy has changed since its evaluation. Every night samples
-the same problems.
+"""Drift over nights: whether the accuracy of a policy has changed since its evaluation, on the same problems each
+night.
 
 Without a change, all rollouts of one problem are exchangeable. The number of correct rollouts since some night is then
 hypergeometric, given the problem's counts over all nights. The sum over problems of its difference from the mean,
@@ -55,8 +55,7 @@ class Look:
 def look(correct_NP: np.ndarray, rollouts_NP: np.ndarray, level: float, seed: int, changed: int = 1) -> Look:
     """Return the result of the last night. The counts are those of at least two nights; a night may lack problems.
 
-    level: significance level of this night. changed: index of the first night that may have changed, if the sampler
-    tells it.
+    level: significance level of this night. changed: first night that may have changed, if known.
 
     >>> found = look(np.array([[4, 4, 4, 2], [0, 0, 1, 0]]), np.full((2, 4), 4), level=0.04, seed=0)
     >>> found.tonight, found.expected, found.since, found.change, found.alarm

@@ -93,8 +93,7 @@ def _by_segment(q: Tensor, k: Tensor, v: Tensor, scaling: float, at: Layout) -> 
 
 
 class GatherRows(torch.autograd.Function):
-    """Select rows by index. The backward pass sums in float32, because all rollouts of a group read the prompt's
-    rows."""
+    """Select rows by index. The backward pass sums in float32, because a whole group reads the prompt's rows."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, rows: Tensor) -> Tensor:

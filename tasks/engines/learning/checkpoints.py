@@ -65,8 +65,8 @@ def replacing(folder: Path) -> Iterator[Path]:
 
 
 def save(root: Path, state: State) -> Path:
-    """Write a checkpoint, and then delete all but the KEPT newest. If a tensor is not finite, raise UserError and keep
-    the older checkpoints."""
+    """Write a checkpoint, and delete all but the KEPT newest. Raise UserError, and delete none, if a tensor is not
+    finite."""
     if spoilt := sorted(name for name, tensor in state.tensors.items() if not tensor.isfinite().all()):
         raise UserError(
             f"{root}: after step {state.step} {', '.join(spoilt)} are not finite, so no checkpoint is written; the one"
@@ -152,7 +152,7 @@ class Adapters:
     _recent: dict[int, tuple[Tensor | None, Tensor | None]] = field(default_factory=dict)
 
     def serve(self, step: int) -> None:
-        """Export the weights after `step` under a new name, and delete the folders that no later step or evaluation
+        """Export the weights after `step` under a new name, and delete folders that no later step or evaluation
         needs."""
         if self.writes:
             self.written()
@@ -229,8 +229,7 @@ class Adapters:
         return ServedAdapter(f"{self.name}-{step:04d}", self.workdir / "served" / f"step-{step:04d}")
 
     def critic(self, step: int) -> ServedAdapter | None:
-        """Return the critic's adapter after `step`, which is in a folder of the first adapter; None without a
-        critic."""
+        """Return the critic's adapter after `step`, in a folder inside the first adapter's; None without a critic."""
         served = self.served(step)
         two = self.policy.lora.second is not None
         return ServedAdapter(f"{served.name}-{AS_CRITIC}", served.folder / AS_CRITIC) if two else None

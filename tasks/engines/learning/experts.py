@@ -83,8 +83,7 @@ def _gated(gate_up: Tensor) -> Tensor:
 
 
 def _gated_backward(grad_RI: Tensor, gate_up: Tensor, weight_R: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return (inner, gradient of gate and up, gradient of the row's weight). grad: that of inner, without the
-    weight."""
+    """Return (inner, gradient of gate and up, gradient of the row's weight). grad: of inner, without the weight."""
     wide = torch.promote_types(gate_up.dtype, torch.float32)
     gate, up = (half.to(wide) for half in gate_up.chunk(2, dim=-1))
     sigmoid = torch.sigmoid(gate)

@@ -195,8 +195,7 @@ class _Training:
         return row
 
     def _save(self, step: int) -> None:
-        """Write a checkpoint. If checkpoints are asynchronous, write it in the background; the next one waits for
-        it."""
+        """Write a checkpoint, in the background if checkpoints are asynchronous. The next one waits for its end."""
         self._written()
         if not self.adapters.writes:
             return

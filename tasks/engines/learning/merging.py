@@ -93,8 +93,7 @@ class Snapshot:
         self._copies: dict[str, Tensor] = {}
 
     def of(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return copies that are valid until the next call. The copies run on the caller's stream, and are complete on
-        return."""
+        """Return complete copies, made on the caller's stream. The copies are valid until the next call."""
         if not all(tensor.is_cuda for tensor in tensors.values()):
             return {name: tensor.to("cpu", copy=True) for name, tensor in tensors.items()}
         if {n: t.shape for n, t in self._copies.items()} != {n: t.shape for n, t in tensors.items()}:

@@ -138,8 +138,7 @@ class Policy:
             return self.logprobs(pack, temperature)[0].cpu().numpy()
 
     def logprobs(self, pack: Pack, temperature: float | None = None) -> tuple[Tensor, Tensor]:
-        """Return (log-probs_K, entropy_K) of the pack's predicted tokens, float32. temperature: the policy's if
-        None."""
+        """Return (log-probs_K, entropy_K) of the predicted tokens, float32. temperature: the policy's if None."""
         self.lora.experts.finish()
         for layer in self._layers:
             # in training mode transformers recomputes the layer; submodules stay in eval mode, without dropout
@@ -207,8 +206,7 @@ def _terms(
     logits: Tensor, targets: Tensor, dtype: torch.dtype, of_entropy: bool
 ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
     """Return (log-probs, entropies, p - onehot, p (log p + entropy)), the last two in `dtype`. These two are
-    −temperature times the derivatives of log-prob and entropy by the logits. The last is None unless `of_entropy` is
-    set."""
+    −temperature times the derivatives of log-prob and entropy by the logits. The last may be None."""
     target = targets[:, None]
     log_p = logits - logits.logsumexp(-1, keepdim=True)
     logprobs, p = log_p.gather(1, target), log_p.exp()

@@ -203,8 +203,7 @@ def of_completion(one: Trajectory, output: Any) -> np.ndarray:
 
 
 class TinkerUpdater(Updater):
-    """The updater whose gradients and optimiser are on the service. There are no entropies, because the service returns
-    only log-probs."""
+    """The updater whose gradients and optimiser are on the service, which returns log-probs but no entropies."""
 
     def __init__(self, model: RemoteModel, config: LearnerConfig) -> None:
         self.model, self.config, self.loss = model, config, loss_for(config)

@@ -109,8 +109,7 @@ class Updater:
         sums.norm, sums.made = self.step(rate, self.config.grad_clip)
 
     def step(self, rate: float, clip: float | None) -> tuple[float, bool]:
-        """Return the norm of the gradient, and whether it was finite and updated the weights. clip: its largest
-        norm."""
+        """Return the norm of the gradient, and whether it was finite and updated the weights. clip: largest norm."""
         grad = self.policy.lora.grad
         norm = float(torch.linalg.vector_norm(grad))
         # finite even when squared, as Adam squares it; False for NaN

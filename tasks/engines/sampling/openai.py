@@ -125,8 +125,7 @@ class OpenAIGenerator(PromptEncoder):
         done: queue.SimpleQueue[Completion | BaseException | None],
         stop: threading.Event,
     ) -> None:
-        """Serve requests on one connection until none is left, or until another one failed. Errors go through
-        `done`."""
+        """Serve requests on one connection until none is left, or another connection failed. Put errors into `done`."""
         try:
             while todo and not stop.is_set():
                 try:

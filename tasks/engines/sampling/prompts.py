@@ -18,8 +18,7 @@ CONFIGS = ("generation_config.json", "config.json")
 
 
 def vocabulary_of(tokenizer: Any, model: Path) -> int:
-    """Return one more than the largest token id that a model can sample. The head of a model may be wider than its
-    tokenizer."""
+    """Return one more than the largest token id that a model can sample. A head may be wider than its tokenizer."""
     config = _config(model / "config.json")
     widths = (part.get("vocab_size") for part in (config, config.get("text_config", {})))
     return max(len(tokenizer), *(width for width in widths if isinstance(width, int)), 0)

@@ -204,8 +204,7 @@ class _Feed(deque[Request]):
 
 
 def _sendable(error: Exception) -> Exception:
-    """Return an error that can be pickled. Errors other than UserError and Parked become RuntimeError with
-    traceback."""
+    """Return an error that can be pickled: UserError and Parked unchanged, others as RuntimeError with traceback."""
     if type(error) in (UserError, Parked):
         return error
     words = RuntimeError(f"{type(error).__name__}: {error}")

@@ -51,8 +51,7 @@ class TransformersGenerator(PromptEncoder):
         self, sampled: Sequence[tuple[Sequence[int], Sequence[int]]], adapter: ServedAdapter | None
     ) -> list[float]:
         """Return the self-certainty of each (prompt, completion): the mean over its tokens of the divergence of the
-        uniform distribution from the model's, -1/V Σ log(V p), in nats. There are no batches, because padding would
-        change last bits."""
+        uniform distribution from the model's, -1/V Σ log(V p), in nats. No batches: padding would change last bits."""
         model, found = self._policy(adapter), []
         for prompt, completion in sampled:
             ids_1T = torch.tensor([[*prompt, *completion]], device=self._device)

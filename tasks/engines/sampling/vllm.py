@@ -314,8 +314,7 @@ def step_tokens(hardware: Hardware) -> int:
 
 
 def graph_sizes(hardware: Hardware) -> list[int]:
-    """Return the sizes of steps, in tokens, for which graphs are captured: ascending, the last one is the largest
-    step."""
+    """Return the sizes of steps, in tokens, for which graphs are captured, ascending up to the largest step."""
     sizes, size, largest = {1, 2, 4, hardware.max_num_seqs, step_tokens(hardware)}, 0, step_tokens(hardware)
     while (size := size + next(step for end, step in _STEPS if size < end)) < largest:
         sizes.add(size)

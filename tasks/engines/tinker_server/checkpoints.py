@@ -137,8 +137,7 @@ class Requests:
         self._all("insert or ignore into requests values (?, ?, ?, ?, ?)", of, number, path, body, encoding)
 
     def saved(self, of: str, number: int, path: str, body: bytes) -> None:
-        """Note that request `number` saved a state: replace all requests before it by one request that loads this
-        state."""
+        """Replace all requests before `number`, which saved a state, by one request that loads this state."""
         with self._lock, self._file:
             self._file.execute("delete from requests where id = ? and number < ?", (of, number))
             self._file.execute("insert into requests values (?, 0, ?, ?, null)", (of, path, body))

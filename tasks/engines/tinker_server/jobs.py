@@ -1,5 +1,4 @@
-"""The server's one thread that samples and trains, the answers by request id, and binary bodies (batches in, samples
-and losses out).
+"""The server's one thread that samples and trains, its answers, and binary bodies (batches in, samples and losses out).
 
 Jobs run in the order of arrival, but samples from the same weights that are waiting are sampled together. A request
 that is sent again, with the same sequence number, is the same job.

@@ -9,8 +9,7 @@ from tasks.domain.grpo.advantages.group import Advantages, Context, Group, centr
 
 
 def all_wrong(size: int, right: int, k: int) -> float:
-    """Return the probability that k rollouts are all wrong, if they are chosen from `size` rollouts with `right`
-    correct ones.
+    """Return the probability that k rollouts out of `size`, of which `right` are correct, are all wrong.
 
     >>> all_wrong(4, 1, 2), all_wrong(4, 1, 0)
     (0.5, 1.0)
@@ -61,8 +60,8 @@ def best_alone(group: Group, _: Context) -> Advantages:
 
 
 def best_alone_standardised(group: Group, context: Context) -> Advantages:
-    """`best_alone` divided by the group's standard deviation (n - 1): the default of verl's `grpo_passk`, which is not
-    in the paper.
+    """`best_alone` divided by the group's standard deviation (n - 1): verl's default for `grpo_passk`, not in the
+    paper.
 
     >>> r = np.array([1.0, 0.0, 0.0, 0.0])
     >>> best_alone_standardised(Group(r, r), Context())[0].tolist()
@@ -76,8 +75,7 @@ DIVERGENCE = log(2)
 
 
 def entropic(group: Group, _: Context) -> Advantages:
-    """TTT-Discover's entropic objective (2026, arXiv 2601.16175): exp(β · correct), divided by its mean over the other
-    rollouts, minus 1.
+    """TTT-Discover's entropic objective (2026, arXiv 2601.16175): exp(β · correct) / its mean over the others - 1.
 
     Bisection up to 1e6 finds the β for which softmax(β · correct) has KL divergence DIVERGENCE from uniform. So correct
     rollouts weigh more when they are few. A group needs at least three rollouts, or the weight of a single correct

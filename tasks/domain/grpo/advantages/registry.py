@@ -13,8 +13,7 @@ from tasks.domain.plugins import Registry, error_line
 
 
 def checked(advantage: Advantage, name: str) -> Advantage:
-    """Wrap an objective of another package. Raise UserError if the objective raises an error or returns anything but
-    advantages."""
+    """Wrap another package's objective. Raise UserError if the objective raises or returns anything but advantages."""
 
     def call(group: Group, context: Context) -> Advantages:
         try:
@@ -37,8 +36,7 @@ def checked(advantage: Advantage, name: str) -> Advantage:
 
 
 def made_up(size: int) -> Group:
-    """Return an invented group, half of it correct, with all inputs that an objective may need, to try one before
-    sampling."""
+    """Return an invented group, half of it correct, with all inputs of objectives, to try one before sampling."""
     right_G = (np.arange(size) % 2).astype(np.float64)
     ways = [n % 3 for n in range(size)]
     candidates = [(Candidate(bool(right), 1), Candidate(not right, 2)) for right in right_G]
