@@ -112,7 +112,7 @@ def ensure_rollouts(
 
     If another process is sampling the same problems, wait until their rollouts are in the ledger or that process is
     gone. After a change of weights the learner checks the log-probs of the first sampled tokens, and only then these
-    rollouts count. If a kill prevents this check, the next process makes it. Raise UserError for wrong weights.
+    rollouts count. If a kill prevents this check, the next process makes it. Raise UserError if weights are wrong.
 
     - adapter: the weights of the policy; None if all rollouts are in the ledger.
     - more: gets stored rows, and returns further requests for the same accounts.

@@ -102,7 +102,8 @@ def _sampled_problems(step: Step) -> tuple[Sampled, pa.Table]:
 
 
 def in_parts(problems: pa.Table, group_size: int, most: int = TOGETHER) -> Iterator[tuple[int, pa.Table]]:
-    """Yield (number of earlier problems, problems) of each part. Parts end with a batch, so no batch changes."""
+    """Yield (number of earlier problems, problems) of each part. Every part ends where a batch ends, so that batches
+    are the same as without parts."""
     batch = toolbox().batch_size or 1
     filling = batch // gcd(batch, group_size)
     each = max(1, most // (filling * max(1, group_size))) * filling

@@ -166,7 +166,7 @@ class Tree:
                 node |= chosen
 
     def _take(self) -> bool:
-        """Add the round's candidates to those seen so far. Return False if all of them were cut off."""
+        """Add the round's candidates to those seen so far. Return False if all candidates were cut off."""
         some = False
         for ask in self._requested.asks:
             context, index = self.key(ask)

@@ -290,7 +290,7 @@ class Profile(Checked):
 
     @property
     def answer_kinds(self) -> tuple[str, ...]:
-        """Return the answer kinds of the arms, mathematics first. Each gold must be valid in all of them."""
+        """Return the answer kinds of the arms, mathematics first. Each gold must be valid in all these kinds."""
         found = {self.arm(name).scaffold.answer_kind for arm in self.arms for name in (arm, self.arm(arm).head)}
         return tuple(sorted(found, key=lambda kind: (kind != MATH, kind)))
 

@@ -66,7 +66,7 @@ class Regraded:
 
 
 def regrade_store(store: Store) -> Regraded:
-    """Make a regraded artifact for each one whose verdicts change, and report changes elsewhere in the ledger."""
+    """Make a regraded artifact for each artifact whose verdicts change, and report changes elsewhere in the ledger."""
     grader = toolbox().grader
     found = Regraded(grader.version, CHANGES.empty_table())
     flips, artifacts = [found.changes], []

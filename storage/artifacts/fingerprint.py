@@ -22,7 +22,7 @@ class Ruled:
     __slots__ = ()
 
     def versions(self) -> Mapping[str, int | str]:
-        """Return the selected rules whose version is above 1, or that another package provides."""
+        """Return the versions of the selected rules, without built-in rules of version 1."""
         return {}
 
 

@@ -170,7 +170,7 @@ class Night(Record):
     - evaluated: accuracy at the evaluation, by tonight's grader.
     - tonight, expected, low, high: accuracy; the accuracy expected from earlier nights on the same problems; the range
       of 95 % of nights without a change. None without new rollouts.
-    - found: the result as a sentence.
+    - found: the result of the night as a sentence.
     """
 
     NAME = "night"

@@ -138,7 +138,7 @@ class Toolbox:
         return self._once(("reader", model_sha256), lambda: TransformersGenerator(place(), self.hardware))
 
     def scorer(self, model_sha256: str, adapter: Path | None) -> Score:
-        """Load a learner for scoring only. Raise UserError if the model cannot be loaded for that."""
+        """Load a learner for scoring only. Raise UserError if the model cannot be loaded for scoring."""
         from tasks.engines.learning.policy import scoring_policy
 
         return scoring_policy(self.place(model_sha256, "the base model"), adapter, self.hardware).score

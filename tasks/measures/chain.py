@@ -123,7 +123,7 @@ def _links(table: pa.Table) -> list[Row]:
 
 
 def _standardised(value_N: np.ndarray, arm_N: np.ndarray) -> np.ndarray:
-    """Divide values by their standard deviation within the arm. If it is 0, return them unchanged."""
+    """Divide values by their standard deviation within the arm. If the deviation is 0, return the values unchanged."""
     away_N = _less_mean(value_N, arm_N)
     scale = float(np.sqrt((away_N**2).sum() / max(len(away_N) - len(np.unique(arm_N)), 1)))
     return away_N / scale if scale > 0 else away_N

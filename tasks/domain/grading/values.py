@@ -1,7 +1,7 @@
 r"""Values of formulas, and the comparison of two formulas by their values.
 
-Two formulas are equal if their values agree at every test point where both are real. If they are real nowhere, their
-complex values must agree. Rational values are compared exactly, and others with far more digits than needed. A term
+Two formulas are equal if their values agree at every test point where both are real. If the values are real nowhere,
+the complex values must agree. Rational values are compared exactly, and others with far more digits than needed. A term
 without a value (an unknown function, a limit, a vector) is replaced by a number that its name and arguments determine.
 """
 

@@ -120,7 +120,7 @@ def _freedom(mean_PV: np.ndarray, middle_V: np.ndarray, variance_V: np.ndarray) 
 
 
 def _poisson_low(seen_V: np.ndarray, tail: float) -> np.ndarray:
-    """Return the Poisson mean_V with chance `tail` of at least seen_V events; ∞ above SCARCE (Wilson's end holds)."""
+    """Return the Poisson mean_V with chance `tail` of at least seen_V events; ∞ if seen_V is above SCARCE."""
     from scipy.special import gammaincinv
 
     return np.where(seen_V <= SCARCE, gammaincinv(np.clip(seen_V, 1e-9, SCARCE), tail), np.inf)

@@ -134,7 +134,7 @@ class RemoteModel:
         return False
 
     def _note(self, sums: Sequence[Sums] = ()) -> None:
-        """Write where the current step is, for a process that resumes it."""
+        """Write how far the current step is, for a process that resumes the training."""
         where = {"session": self.client.holder.get_session_id(), "model": self.client.model_id, "first": self.first}
         sent = {"step": self.step, **where, "sums": [asdict(one) for one in sums]}
         write_durably(self.sent, json.dumps(sent).encode())

@@ -26,8 +26,8 @@ def vocabulary_of(tokenizer: Any, model: Path) -> int:
 
 def encode_prompt(tokenizer: Any, scaffold: Scaffold, problem: str, begun: str = "") -> tuple[int, ...]:
     """Return the token ids of a problem's prompt. A chat prompt has its messages (or one user message) and the
-    template's generation prompt. Another prompt has the tokenizer's BOS exactly once, and no EOS at its end. begun:
-    start of the completion."""
+    template's generation prompt. A prompt without chat has the tokenizer's BOS exactly once, and no EOS at its end.
+    begun: start of the completion."""
     text = scaffold.prompt(problem)
     if scaffold.chat or not isinstance(text, str):
         text = chat_text(tokenizer, text, enable_thinking=scaffold.enable_thinking)

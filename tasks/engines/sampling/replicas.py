@@ -119,7 +119,7 @@ class ReplicatedGenerator(PromptEncoder):
 
 
 def _shares(hardware: Hardware) -> list[list[str]]:
-    """Return the GPUs of each replica, or none on a machine without GPUs. Raise UserError if there are too few."""
+    """Return the GPUs of each replica, or none on a machine without GPUs. Raise UserError if there are too few GPUs."""
     import torch
 
     if not torch.cuda.is_available():
