@@ -1,5 +1,5 @@
-"""Arrow tables as CSV, and on a terminal, fitted to its width. In a pipe each row is one line, without colours or
-shortened texts."""
+"""Arrow tables as CSV, and on a terminal, fitted to its width. In a pipe each row is one whole line, without
+colours."""
 
 import os
 import re

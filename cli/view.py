@@ -43,8 +43,7 @@ WIDTH = 30
 
 
 class Watch:
-    """Shows running stages. A terminal has a live line for each; a pipe gets progress, and a line per finished
-    stage."""
+    """Shows running stages. A terminal has a live line for each; a pipe gets progress and finished stages."""
 
     def __init__(self, store: Store | None = None, *, apart: bool = False) -> None:
         """Start the view. store: where new bands are read for bars. apart: print to standard error."""

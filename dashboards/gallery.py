@@ -1,5 +1,4 @@
-"""The gallery: a static page of problems with rollouts side by side. Texts are escaped and shortened, never
-executed."""
+"""The gallery: a static page of problems with rollouts side by side. Texts are escaped, shortened and never run."""
 
 from __future__ import annotations
 

@@ -65,8 +65,8 @@ class Screened:
 
 @dataclass(frozen=True, slots=True)
 class ObjectiveResult:
-    """An arm trained with one objective and one seed, and the held-out rollouts of its last adapter. name: of this
-    adapter, in the titles of stages."""
+    """An arm trained with one objective and one seed, and its final held-out rollouts. name: of the adapter, in
+    titles."""
 
     name: str
     objective: str

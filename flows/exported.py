@@ -253,7 +253,7 @@ FORMATS: dict[str, Callable[[Store, Ref, Path], Sequence[Path]]] = {
 def push(store: Store, ref: Ref, name: str, *, private: bool) -> str:
     """Upload an artifact as OWNER/NAME to the hub: a training as a model, others as a dataset. Return the address. The
     token is huggingface_hub's own (HF_TOKEN or `hf auth login`), and is neither stored nor shown. Raise UserError if
-    the hub rejects the upload."""
+    the upload fails."""
     from huggingface_hub import HfApi
     from huggingface_hub.errors import HTTPError  # pyright: ignore[reportPrivateImportUsage]
 

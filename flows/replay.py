@@ -51,8 +51,8 @@ Replayed = dict[str, Any]
 
 
 def replay(folder: Path, store: Store, listener: Listener = silent) -> Replayed:
-    """Import the files of a folder, and analyse them. Raise UserError if the folder is not the published one, or if a
-    file is missing or damaged."""
+    """Import the files of a folder, and analyse them. Raise UserError for another folder, and for a missing or damaged
+    file."""
     if not folder.is_dir():
         raise UserError(f"{folder} is not a folder; give the one that holds the published data/ and reports/")
     missing = [name for name in NEEDED if not (folder / name).is_file()]

@@ -61,7 +61,7 @@ def answer(connection: duckdb.DuckDBPyConnection, sql: str, parameters: dict[str
 
 
 def _interruptible(connection: duckdb.DuckDBPyConnection, ask: Callable[[], T]) -> T:
-    """Return the result of `ask`, called in another thread, because in the main thread DuckDB delays exceptions of
+    """Return the result of `ask`, called in a thread, because in the main thread DuckDB delays exceptions of
     signals."""
     if threading.current_thread() is not threading.main_thread():
         return ask()

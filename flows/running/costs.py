@@ -147,8 +147,7 @@ class Estimator:
     def _searched(self, given: Mapping[str, Any]) -> Cost:
         """Return the largest cost of a search within its budget. Its parts are rollouts of the problems that are
         neither stored nor planned, and prompts with two earlier completions. Each rollout is read once more for its
-        score. The tokens of a reward model count in the problem's budget; reading the token distributions costs only
-        hours."""
+        score. A reward model's tokens count in the budget; reading the token distributions costs only hours."""
         wanted, policy, sampling = self.problem_set(given, given["split"]), given["policy"], given["sampling"]
         length = self._length(policy, sampling)
         draws, later = given["method"].most

@@ -42,8 +42,8 @@ from tasks.engines.tinker_service import Service
 
 @dataclass(frozen=True, slots=True)
 class Longest:
-    """The longest prompt of an arm: its tokens and problem. needed: tokens of the prompt with the longest completion.
-    mean: mean tokens of all prompts."""
+    """The longest prompt of an arm: tokens and problem. needed: tokens with the longest completion. mean: of all
+    prompts."""
 
     arm: str
     tokens: int
@@ -108,8 +108,8 @@ class ArmPrompt:
 
 def arm_prompts(study: Study, store: Store, planned: Sequence[Planned], problem: str | None) -> Iterator[ArmPrompt]:
     """Yield each arm's prompt for one problem of the study's pool. Raise UserError for an unknown problem, or for an
-    arm whose tokenizer is not on this machine. problem: its source_id, or the beginning of its problem_id; None takes
-    the first problem.
+    arm whose tokenizer is not on this machine. problem: source_id, or beginning of the problem_id; the first one if
+    None.
     """
     build = next(p.step for p in planned if p.step.ref.kind == "pool")
     rows = [row for row in problems_before_checks(build.arguments, study.places) if row["source_id"]]
@@ -163,8 +163,7 @@ LEVELS = 5
 
 def problems_before_checks(given: Mapping[str, Any], places: Mapping[str, Path]) -> Sequence[Row]:
     """Return the problems of a pool that does not exist yet, before its golds are checked. Problems of a set on another
-    machine have an empty source_id; an unknown set has no problems. given: arguments of the stage that builds the
-    pool."""
+    machine have an empty source_id; an unknown set has no problems. given: arguments of the pool's stage."""
     if "per_source" in given:
         return demo_problems(given["per_source"], given["seed"], given["levels"])
     return _pool_rows(tuple((spec, places.get(spec.sha256)) for spec in given["sources"]), given["policy"])

@@ -1,5 +1,4 @@
-"""A plan with its price: costs by stage, the difference that the study could detect, and whether the budget is
-enough."""
+"""A plan with its price: costs by stage, the difference that the study could detect, and the budget."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -66,8 +65,8 @@ class Forecast:
 
     @classmethod
     def of(cls, study: Study, store: Store, budget: Budget, machine: Machine | None = None) -> Self:
-        """Compute the forecast, and make nothing. Raise UserError if a file of prices cannot be read. machine: where
-        the study will run, if known."""
+        """Compute the forecast, and make nothing. Raise UserError for unreadable prices. machine: for the run, if
+        known."""
         planned = plan(study, store)
         prices = team_prices(store.root).of(study.profile.name, study.profile.hardware, study.on_server)
         estimator = Estimator(study, store, planned, prices)
@@ -228,8 +227,7 @@ def detectable_gain(profile: Profile, problems: int) -> str:
 
 
 def problems_line(study: Study, estimator: Estimator, heldout: Mapping[str, Any]) -> str:
-    """Return how many problems are used and held out, and which setting limits them. heldout: arguments of a
-    sampling."""
+    """Return how many problems are used and held out, and which setting limits them. heldout: of a sampling."""
     p = study.profile
     used, held = (estimator.problem_set(heldout, split).number for split in (None, "heldout"))
     build, why = estimator.planned[heldout["pool"]].step.arguments, ""

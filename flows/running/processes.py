@@ -49,7 +49,7 @@ class Claims:
     """Makes pieces in this process, one after another, each while this process holds its lease. Pieces of an earlier
     turn come first, and within a turn those of the arm whose engine is loaded. elsewhere: returns the errors of pieces
     that failed in other processes, by key; they are not tried again. failed: gets each failure of this process. waits:
-    gets the reason for waiting."""
+    gets why it waits."""
 
     current: Session
     hardware: Hardware
@@ -195,8 +195,8 @@ def _watched(workers: Mapping[Connection, BaseProcess], listener: Listener) -> l
 
 
 def _work(line: Connection) -> None:
-    """Make pieces in a worker process until all are made, and end the process. Send every Progress, every Failure, and
-    at the end the error, if any."""
+    """Make pieces in a worker process until all are made, and end it. Send every Progress and Failure, and the last
+    error."""
     threading.Thread(target=_end_with_the_starter, daemon=True).start()
     one_at_a_time = threading.Lock()
 

@@ -91,8 +91,8 @@ class Charging:
 
     @classmethod
     def of(cls, study: Study, store: Store, run: str, budget: Budget) -> Self:
-        """Return the charging of a run. Raise UserError if prices cannot be read, or if a dollar limit needs prices
-        that are missing."""
+        """Return the charging of a run. Raise UserError for unreadable prices, or for missing ones if dollars are
+        limited."""
         team, hardware = team_prices(store.root), study.profile.hardware
         prices = team.of(study.profile.name, hardware, study.on_server)
         team.check_limits(prices, hardware, budget, store.root, study.on_server)

@@ -1,5 +1,4 @@
-"""The flows that a Prefect server offers: studies, their pieces, and maintenance (nightly re-evaluation, regrading,
-garbage collection)."""
+"""The flows that a Prefect server offers: studies, pieces, nightly re-evaluation, regrading and garbage collection."""
 
 import os
 import time

@@ -376,8 +376,8 @@ def _notifications(client: Any) -> Iterator[Json]:
 
 
 def _automate(client: Any, automation: Json) -> str:
-    """Create or update an automation. An automation that is up to date is not written, because it would forget the runs
-    that it watches."""
+    """Create or update an automation. One without changes is not written, because it would forget the runs it
+    watches."""
     from prefect.events.schemas.automations import AutomationCore
 
     wanted_block = {"automations": {"name": {"any_": [automation["name"]]}}}

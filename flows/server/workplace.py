@@ -181,8 +181,7 @@ def show_card(flow_run: str, key: str, markdown: str, description: str) -> None:
 
 @dataclass(slots=True)
 class Board:
-    """The progress card of a run. missing: expected cost of each stage that is not made yet. spent: total of all
-    workers of the run so far."""
+    """The progress card of a run. missing: expected cost of each missing stage. spent: by all workers so far."""
 
     flow_run: str
     missing: Mapping[Ref, Cost]

@@ -34,8 +34,8 @@ def enough_gpus(hardware: Hardware, bases: Mapping[Path, int], gpus: int, gpu: i
 
     The number of GPUs per engine stays as small as possible, because several engines with one GPU each are faster than
     one engine with several. If the GPUs are unknown or too few, the hardware is unchanged, and the memory plan reports
-    the problem. bases: folders of base models, with the largest rank of served adapters. gpus: number available, of
-    `gpu` bytes each.
+    the problem. bases: folders of base models, with the largest rank of served adapters. gpus: number, of `gpu` bytes
+    each.
     """
     if not hardware.spread or hardware.device == "cpu" or hardware.engine not in ("auto", "vllm") or not gpu:
         return hardware
@@ -61,8 +61,8 @@ TRAINS = 4
 
 
 def side_by_side(profile: Profile) -> int:
-    """Return how many pieces of work may run in parallel: one per arm, or per arm and seed if `hardware.arms_at_once`
-    exceeds the number of arms."""
+    """Return how many pieces may run in parallel: one per arm, or per arm and seed if `hardware.arms_at_once` allows
+    more."""
     more = profile.hardware.arms_at_once > len(profile.arms)
     return len(profile.arms) * (max(1, len(profile.seeds)) if more else 1)
 
@@ -87,8 +87,7 @@ def spread(hardware: Hardware, gpus: int, jobs: int) -> Hardware:
 
 
 def gpus_line(hardware: Hardware, gpus: int) -> str:
-    """Return the plan's line about this machine's GPUs; empty on a CPU, and with a Tinker service. gpus: number
-    available.
+    """Return the plan's line about this machine's GPUs; empty on a CPU, and with a Tinker service. gpus: number.
 
     >>> apart = Hardware(device="cuda", engine_process="core", sampler_apart=True, spread=True)
     >>> gpus_line(spread(apart, 4, 2), 4).rpartition(";")[0]

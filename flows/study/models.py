@@ -97,8 +97,7 @@ def base_model(name: str, folder: Path) -> BaseModel:
 @dataclass(slots=True)
 class Finder:
     """Finds the inputs of a study, and collects mistakes. fetch: download missing inputs. places: hash → location on
-    this machine. absent: missing inputs that a plan does not need, each with the error that a run would raise. faults:
-    all other errors."""
+    this machine. absent: missing inputs that a plan does not need, with the error of a run. faults: other errors."""
 
     fetch: bool
     places: dict[str, Path] = field(default_factory=dict)
@@ -107,8 +106,7 @@ class Finder:
 
     @contextmanager
     def looking(self, *path: str, spared: bool = False) -> Iterator[None]:
-        """Look for the input that the field at this path names, in this block. spared: it may be missing. If nothing is
-        downloaded, any input may be."""
+        """Look for the input that the field at this path names, in this block. spared: it may be missing."""
         try:
             yield
         except UserError as error:

@@ -98,8 +98,7 @@ def prices_of(profile: str) -> Prices:
 
 
 def team_prices(root: Path) -> TeamPrices:
-    """Return the team's prices; empty if there is no file. Raise UserError for an unreadable entry, which may be a
-    limit."""
+    """Return the team's prices; empty if there is no file. Raise UserError for an unreadable file."""
     path, faults = root / PRICES, list[Fault]()
     try:
         if mirror := mirror_of(root):

@@ -1,8 +1,7 @@
 """Named studies: profiles, which are files `builtin/*.toml` like those of users, and open questions about them.
 
 A question is a study with few changes. The name of a question is `<study>/<question>`, and `varband plan NAME` shows
-its price. Artifacts that two questions share (pool, split, screening, equal trainings, rollouts with one seed) are made
-once.
+its price. Artifacts that two questions share (pool, split, screening, equal trainings and rollouts) are made once.
 """
 
 from collections.abc import Iterator

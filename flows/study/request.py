@@ -130,8 +130,7 @@ class Request:
     name: str = ""
 
     def study(self, store: Store, *, planning: bool = False) -> Study:
-        """Return the study with its inputs found. Raise UserError for any unknown, missing or invalid input. planning:
-        see `resolve`."""
+        """Return the study with its inputs found. Raise UserError for any wrong input. planning: see `resolve`."""
         profile = overridden(profile_of(self.profile, self.text), self.settings)
         if self.name:
             check_study_name(self.name)

@@ -1,5 +1,4 @@
-"""Resolve a profile: find its files and models, and identify them by their content. Missing and invalid inputs are
-reported here, before work starts."""
+"""Resolve a profile: find its files and models, identify them by their content, and report missing and invalid ones."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace

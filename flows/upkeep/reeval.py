@@ -304,8 +304,7 @@ def _compared(tonight: Night, evaluation: _Evaluation, earlier: Sequence[Night],
 
 @dataclass(frozen=True, slots=True)
 class _Evaluation:
-    """An evaluation, under tonight's grader. correct: rollouts by problem. flips: changed verdicts. tokens: per
-    problem."""
+    """An evaluation, under tonight's grader. correct: rollouts by problem. flips: changed ones. tokens: per problem."""
 
     problems: list[str]
     correct: Counter[str]

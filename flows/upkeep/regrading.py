@@ -1,5 +1,4 @@
-"""Grade every stored rollout again with the active grader. Report changed verdicts and figures, and what depends on
-them."""
+"""Grade every stored rollout again with the active grader. Report changed verdicts and figures."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field

@@ -15,8 +15,7 @@ HEX = re.compile(r"[0-9a-f]{16}")
 @dataclass(frozen=True, slots=True, eq=False)
 class Ref:
     """The name of an artifact, `kind-fingerprint`, for example `bands-4f1c2a9b00d1e2f3`. A ref does not depend on the
-    path. Stages take and return subclasses (`storage.artifacts.schemas`). The kind of a plain Ref is unknown to this
-    version."""
+    path. Stages take and return subclasses (`storage.artifacts.schemas`). A plain Ref has an unknown kind."""
 
     kind: str
     fingerprint: str

@@ -147,8 +147,7 @@ def beside(
 ) -> Iterator[tuple[pa.Table, pa.Table]]:
     """Yield each part with the rows of `others` for the same problems. The rows of a problem stay in one part.
 
-    others: tables of whole problems, in about the same order. known: the problems in `others`. schema: that of
-    `others`.
+    others: tables of whole problems, in about the same order. known: their problems. schema: theirs.
 
     >>> rows = pa.table({"problem_id": ["b", "a"], "n": [2, 1]})
     >>> pairs = beside([rows.slice(1), rows.slice(0, 1)], [rows], {"a", "b"}, rows.schema)

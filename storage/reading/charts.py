@@ -159,8 +159,7 @@ def _strokes(dash: str, rows: Sequence[Row]) -> Spec:
 
 
 def _ticks(rows: Sequence[Row], x: str, log_x: bool) -> Spec:
-    """Return axis ticks at whole steps, or at every value if there are few; on a log axis at powers of two, or at every
-    value if there are few."""
+    """Return axis ticks at whole steps (on a log axis at powers of two), or at every value if there are few."""
     values = sorted({row[x] for row in rows})
     doubled = [v for v in values if v > 0 and math.log2(v).is_integer()]
     if log_x and (len(doubled) > 2 or len(values) <= 12):

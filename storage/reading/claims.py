@@ -62,8 +62,7 @@ class Claim(BaseModel):
 
 
 class Claims(BaseModel):
-    """A file of claims. imported: sha256 of the published files by path. If it is empty, claims are checked on all
-    artifacts of a store."""
+    """A file of claims. imported: sha256 of the published files by path; empty means all artifacts."""
 
     claims: tuple[Claim, ...] = Field(alias="claim")
     imported: dict[str, str] = Field(default={}, alias="import")

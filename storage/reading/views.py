@@ -76,8 +76,7 @@ class Views:
 
 
 def views(parquet: Mapping[str, Sequence[Path]], tables: Mapping[str, pa.Table], *, threads: int = 1) -> closing[Views]:
-    """Return a context manager with views over tables and over Parquet files, whose rows have the `ref` of their
-    artifact."""
+    """Return a context manager with views over tables and over Parquet files, whose rows have a `ref`."""
     return closing(Views(parquet, tables, threads))
 
 

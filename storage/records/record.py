@@ -209,8 +209,7 @@ def nights_of(root: Path, adapter: str) -> list[Night]:
 
 
 def last_nights(root: Path) -> pa.Table:
-    """Return the last night of every adapter, first those with drift. Schema: NIGHTS. Errors are those of
-    `nights_of`."""
+    """Return the last night of every adapter, first those with drift. Schema: NIGHTS. Errors: see nights_of."""
     if mirror := mirror_of(root):
         mirror.follow(NIGHTLY)
     last = {path.stem.partition("-")[0]: path for path in files_in(root / NIGHTLY, ".json")}

@@ -227,8 +227,8 @@ def run_named(root: Path, text: str) -> Run | None:
 
 
 def run_to_read(root: Path, text: str) -> Run | None:
-    """Return the run that matches. Of several runs of a study, return the newest with a report. Raise UserError as
-    `run_named` does."""
+    """Return the run that matches. Of several runs of a study, return the newest with a report. Errors: see
+    run_named."""
     found = runs_named(root, text)
     taken = next((run for run in found if run.report is not None), None)
     if len(found) == 1 or taken is None or taken.profile != text:

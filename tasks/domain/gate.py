@@ -48,8 +48,7 @@ class ScreenedArm:
 
 
 class Reason(NamedTuple):
-    """One failed limit. arms: the arms that fail. of_form: comparing the arms would show their form, not their
-    ability."""
+    """One failed limit. arms: the arms that fail. of_form: a comparison would show form, not ability."""
 
     arms: tuple[str, ...]
     words: str
@@ -57,8 +56,7 @@ class Reason(NamedTuple):
 
 
 def reasons(arms: Sequence[ScreenedArm], gate: Gate) -> Iterator[Reason]:
-    """Yield the reasons against training (little to learn, or arms that are not comparable); none if all limits are
-    met.
+    """Yield the reasons against training (little to learn, or arms that are not comparable), if any.
 
     >>> sound = {"invalid_tags": 0.02, "no_answer": 0.1, "truncated": 0.01, "accuracy": 0.3}
     >>> panel = ScreenedArm(arm="panel", shares=sound, live=475, taught=True)

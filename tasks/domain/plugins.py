@@ -1,7 +1,6 @@
 """Plug-ins: graders, scaffolds, objectives, losses and rewards of other packages, found by entry point.
 
-Users write NAME; recipes store `NAME@PACKAGE==VERSION`. So another version of the package changes fingerprints, and is
-never used by mistake.
+Users write NAME; recipes store `NAME@PACKAGE==VERSION`. So another version of the package changes fingerprints.
 """
 
 import sys

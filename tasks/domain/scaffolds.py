@@ -218,8 +218,7 @@ class Scaffold(Ruled, Checked):
 
     def _own(self, function: str) -> Callable[..., Any] | None:
         """Return the function `prompt`, `parse` or `solved` of the plug-in; None if there is none. Raise UserError if
-        the plug-in is missing or has another version. A call raises it if the function fails or returns a wrong
-        type."""
+        the plug-in is missing or has another version, and in a call if it fails."""
         if not self.code or not hasattr(plugged("varband.scaffolds", self.code), function):
             return None
 

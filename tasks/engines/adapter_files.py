@@ -235,7 +235,7 @@ def served_name(adapter: ServedAdapter) -> str:
 
 
 def read_served(folder: Path, device: str = "cpu") -> Products:
-    """Return an adapter from a file of either format. Raise ValueError if it adapts other layers than linear ones and
+    """Return an adapter from a file of either format. Raise ValueError for layers other than linear ones and
     experts."""
     from safetensors import safe_open
     from safetensors.torch import load_file

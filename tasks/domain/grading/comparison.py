@@ -128,8 +128,8 @@ MAX_WORDED_CHARS = 200
 
 
 def bare_words(text: str) -> str:
-    r"""Return a text in lower case, without `\text`, dollar signs, final punctuation and lead-in; empty for a text
-    longer than MAX_WORDED_CHARS."""
+    r"""Return a text in lower case, without `\text`, dollar signs, final punctuation and lead-in; empty if it is
+    long."""
     plain = TEXT_COMMANDS.sub(r"\1", re.sub(r"\$|\\[()]", "", text)) if len(text) <= MAX_WORDED_CHARS else ""
     lead_in = r"^(?:(?:it is|it's|the (?:final )?answer is|answer:|so|therefore|thus|hence),? )"
     return re.sub(lead_in, "", plain.strip(" .!*").lower())
@@ -145,8 +145,7 @@ def worded(text: str) -> str:
 def same_terms(prediction: str, gold: str) -> Match:
     r"""Return how `prediction` equals `gold` in value. Both arguments are normalised terms, and one may omit its unit.
     A percent sign is a factor of 1/100. A gold between 1 and 100 without a percent sign may still mean a percentage:
-    the answer `50\%` equals the golds 0.5 and 50, and `2000\%` equals only 20. Raise Undecided if the numbers are too
-    large.
+    the answer `50\%` equals the golds 0.5 and 50, and `2000\%` equals only 20. Raise Undecided for too large numbers.
 
     >>> same_terms("0.333333", "1/3")
     'equal within 1e-06, relative: the digits written'
@@ -203,8 +202,8 @@ def _equal(prediction: str, gold: str) -> Match:
 
 
 def _same_relation(one: Shape, other: Shape) -> bool:
-    """Return whether two relations are equivalent: their sides differ by a constant factor, or their equations have the
-    same solutions."""
+    """Return whether the sides of two relations differ by a constant factor, or their equations have the same
+    solutions."""
     if prose_words(other.text) and not prose_words(one.text):
         raise Undecided(f"the gold is not understood: {other.text}"[:200])
     if one.kind != "relation" or not len(one.marks) == len(other.marks) == 1:
@@ -451,8 +450,7 @@ class _NoSet(Exception):
 
 
 def _holds(found: Shape, x: Any, value: Callable[[str], Any]) -> bool:
-    """Return whether a set contains the number x. value: gives the number of an end. Raise _NoSet for another
-    answer."""
+    """Return whether a set contains the number x. value: gives the number of an end. Raise _NoSet for others."""
     items, marks, texts = found.items, found.marks, [item.text for item in found.items]
 
     def end(text: str) -> Any:

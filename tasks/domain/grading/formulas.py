@@ -436,8 +436,7 @@ def unit_of(words: str) -> str | None:
 
 
 def _product(words: list[str]) -> str | None:
-    """Return the unit of words without `per`, in the singular. `square feet` gives `ft`; `red apples` gives `red
-    apple`."""
+    """Return the unit of words without `per`, in the singular. `square feet` gives `ft`, `red apples` `red apple`."""
     if words[1:] and words[-1].lower() in ("squared", "cubed", "old"):
         words = words[:-1]
     signs = _SIGNS_OF_UNITS  # only signs are case-sensitive

@@ -113,8 +113,7 @@ def check(kind: str) -> None:
 
 
 def kind_of(name: str) -> AnswerKind:
-    """Return a kind by its name. Raise UserError for a kind that is not installed, has another version or lacks
-    `read`."""
+    """Return a kind by its name. Raise UserError for a kind that is missing, has another version or lacks `read`."""
     if name in OWN:
         return OWN[name]
     found = plugins.plugged("varband.graders", name)

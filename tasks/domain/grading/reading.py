@@ -28,8 +28,7 @@ MAX_MARKS = 60
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The result of reading a text. answer: a formula or words, without a sentence. fault: why the text has no
-    answer."""
+    """The result of reading a text. answer: a formula or words, without a sentence. fault: why there is no answer."""
 
     answer: str
     fault: str = ""

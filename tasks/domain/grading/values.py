@@ -353,8 +353,7 @@ def _numbers(formulas: tuple[Expr, ...]) -> Iterator[Values]:
 
 
 def near(one: Expr, other: Expr, tolerance: Fraction) -> bool:
-    """Return whether two constants differ by at most `tolerance`, relative to the larger. Return False if both are
-    finite decimals."""
+    """Return whether two constants, not both finite decimals, differ by at most `tolerance`, relative to the larger."""
     if names_in(one) | names_in(other):
         return False
     for (a, b), _ in _numbers((one, other)):

@@ -25,8 +25,7 @@ class Credit:
     """The credit of a step.
 
     - advantages: by problem, float64, in the order of its rollouts.
-    - diagnostics: means of the objective's diagnostics over the groups; `signal_groups` is the share of groups with an
-      advantage.
+    - diagnostics: means of the objective's diagnostics over the groups; `signal_groups`: share with an advantage.
     - trains: whether at least one group has unequal rewards or an advantage.
     """
 

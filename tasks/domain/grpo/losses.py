@@ -103,8 +103,8 @@ def _weighted(t: Tokens, cap: float) -> Tensor:
 
 def sapo(t: Tokens, config: LearnerConfig) -> Tensor:
     """Return -(4/τ) · σ(τ (ratio - 1)) · A, where τ depends on the sign of the advantage. The sigmoid limits the ratio
-    softly on both sides, where other losses clip it (SAPO, Gao et al. 2025, arXiv 2511.20347, eq. 5 and 6). The slope
-    of the term at ratio 1 is 1."""
+    softly on both sides, where other losses clip it (SAPO, Gao et al. 2025, arXiv 2511.20347, eq. 5 and 6). At ratio 1
+    the slope is 1."""
     tau_T = t.advantages_T.new_full(t.advantages_T.shape, config.tau_negative)
     tau_T = tau_T.masked_fill(t.advantages_T > 0, config.tau_positive)
     ratio_T = log_ratio(t.logprobs_T, t.behaviour_T).exp()

@@ -101,8 +101,7 @@ def pack_cost(pack: Sequence[PromptGroup]) -> float:
 
 
 def plan_shares(groups: Sequence[PromptGroup], budget: int, processes: int) -> list[list[list[PromptGroup]]]:
-    """Divide a step's packs among the learner's processes. Choose the largest pack size for which the slowest process
-    has the least work."""
+    """Divide a step's packs among the learner's processes. The pack size minimises the work of the slowest process."""
     dealt = [_deal(plan_packs(groups, budget, processes, more), processes) for more in range(min(processes, 4))]
     return min(dealt, key=lambda shares: max(sum(map(pack_cost, share)) for share in shares))
 

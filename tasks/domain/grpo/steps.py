@@ -86,8 +86,7 @@ class TrainRollout:
 
 
 def evaluated_steps(steps: int, eval_every: int) -> list[int]:
-    """Return the evaluated steps: step 0, every `eval_every` steps, and the last step. Results are those of the last
-    adapter, not of the best one.
+    """Return the evaluated steps: step 0, every `eval_every` steps, and the last step. Results are the last adapter's.
 
     >>> evaluated_steps(25, 10)
     [0, 10, 20, 25]

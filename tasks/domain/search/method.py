@@ -1,8 +1,7 @@
 """The interface of search methods. A method is a generator of rounds: it yields requests, receives candidates, and
 names the candidate that gives its answer.
 
-Requests depend only on the question, the method's parameters and the candidates so far. Candidates have no verdict, so
-that no method can see the gold.
+Requests depend only on the question, the method's parameters and the candidates so far. Candidates have no verdict.
 """
 
 from abc import ABC, abstractmethod
@@ -40,8 +39,8 @@ class Ask:
     def context(self, problem_id: str) -> str:
         """Return the ledger's problem id for this question, a hash of its content.
 
-        So ledger, seeds and reuse work in later rounds as they do for rollouts of problems. Equal requests of two
-        methods are paid once.
+        So ledger, seeds and reuse work in later rounds as they do for rollouts of problems. Equal requests are paid
+        once.
 
         >>> Ask(index=3).context("p")
         'p'

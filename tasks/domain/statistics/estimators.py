@@ -80,8 +80,7 @@ JOINED = 0.25
 
 def num_clusters(vectors_ND: np.ndarray) -> int | None:
     """Return the number of DBSCAN clusters with min_samples 2, counting each noise point, as in the publication. These
-    clusters are the connected components of traces at a cosine distance of at most JOINED. With fewer than two traces,
-    return None.
+    clusters are the connected components of traces at a cosine distance of at most JOINED. Return None for one trace.
 
     >>> num_clusters(np.array([[1.0, 0], [1, 0], [0, 1]]))
     2
@@ -148,8 +147,7 @@ def majority_chance(answers: Sequence[Hashable | None], correct: Sequence[bool],
 def best_chance(
     answers: Sequence[Hashable | None], correct: Sequence[bool], scores: Sequence[float], chosen_SK: np.ndarray
 ) -> float:
-    """Return the share of subsets whose answer with the best score is correct. If scores are equal, the first answer
-    counts. No answer is wrong.
+    """Return the share of subsets whose answer with the best score is correct. Of equal scores the first counts.
 
     >>> best_chance(["a", None, "b"], [True, False, False], [-5, -1, -9], np.array([[0, 1, 2], [1, 2, 1]]))
     0.5

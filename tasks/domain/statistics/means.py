@@ -283,8 +283,7 @@ class Means:
         return self._ends((1 - level) / 2)
 
     def sequence(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return (low_V, high_V) of a confidence sequence, valid at all looks together while problems or seeds are
-        added."""
+        """Return (low_V, high_V) of a confidence sequence, valid at all looks while problems or seeds are added."""
         from scipy.special import ndtr
 
         variance_V = np.where(self.known_V, self.spread.variance_V, 1.0)
@@ -466,8 +465,7 @@ def ratio(
 
 def together(values_PV: np.ndarray, draws: int, seed: int) -> float:
     """Return the factor on the normal quantile that makes intervals of correlated columns hold simultaneously. The
-    factor comes from the largest of V normals with the columns' correlation. A constant column counts as
-    independent."""
+    factor comes from the largest of V normals with the columns' correlation. Constant columns are independent."""
     if values_PV.shape[1] < 2 or len(values_PV) < 2:
         return 1.0
     away_PV = values_PV - values_PV.mean(axis=0)

@@ -1,5 +1,4 @@
-"""Drift over nights: whether the accuracy of a policy has changed since its evaluation, on the same problems each
-night.
+"""Drift over nights: whether the accuracy of a policy has changed since its evaluation, on the same problems.
 
 Without a change, all rollouts of one problem are exchangeable. The number of correct rollouts since some night is then
 hypergeometric, given the problem's counts over all nights. The sum over problems of its difference from the mean,

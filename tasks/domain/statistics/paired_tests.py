@@ -347,8 +347,7 @@ def _by_cluster(moved_PV: np.ndarray, cluster_P: np.ndarray) -> np.ndarray:
 
 def _tested(moved_CV: np.ndarray, alone: bool) -> Row:
     """Return statistic and p of the summed changes, in units of their covariance under equality, Σ_c d_c d_cᵀ. Flips of
-    signs do not change this covariance. Directions without changes are left out; without any change, return a
-    reason."""
+    signs do not change this covariance. Directions without changes are left out."""
     from scipy.stats import chi2
 
     if not len(moved_CV):

@@ -81,8 +81,7 @@ def _without_output() -> None:
 
 
 class Graders:
-    """Cached verdicts of the installed grader, without overrides. Thread-safe. version: for the column
-    `grader_version`."""
+    """Cached verdicts of the installed grader, without overrides. Thread-safe. version: for column `grader_version`."""
 
     version = GRADER_VERSION
 

@@ -65,8 +65,7 @@ def replacing(folder: Path) -> Iterator[Path]:
 
 
 def save(root: Path, state: State) -> Path:
-    """Write a checkpoint, and delete all but the KEPT newest. Raise UserError, and delete none, if a tensor is not
-    finite."""
+    """Write a checkpoint, and delete all but the KEPT newest. If a tensor is not finite, raise UserError instead."""
     if spoilt := sorted(name for name, tensor in state.tensors.items() if not tensor.isfinite().all()):
         raise UserError(
             f"{root}: after step {state.step} {', '.join(spoilt)} are not finite, so no checkpoint is written; the one"
@@ -103,8 +102,8 @@ def latest(root: Path, recipe: str, former: str) -> State | None:
 
 
 def _kept(root: Path) -> list[Path]:
-    """Return complete checkpoints, oldest first. Folders are sorted by number, because their names sort differently
-    from step 10,000 on."""
+    """Return complete checkpoints, oldest first, sorted by number, because names sort differently from step 10,000
+    on."""
     whole = [p for p in root.glob("step-*") if (p / "state.json").is_file()]
     return sorted(whole, key=lambda p: int(p.name.removeprefix("step-")))
 
@@ -152,8 +151,7 @@ class Adapters:
     _recent: dict[int, tuple[Tensor | None, Tensor | None]] = field(default_factory=dict)
 
     def serve(self, step: int) -> None:
-        """Export the weights after `step` under a new name, and delete folders that no later step or evaluation
-        needs."""
+        """Export the weights after `step` under a new name, and delete folders that no step or evaluation needs."""
         if self.writes:
             self.written()
             folder = self.served(step).folder

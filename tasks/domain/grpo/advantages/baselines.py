@@ -22,8 +22,7 @@ def standardised(group: Group, context: Context) -> Advantages:
 
 
 def leave_one_out(group: Group, context: Context) -> Advantages:
-    """RLOO (Ahmadian et al. 2024, arXiv 2402.14740): reward minus the mean reward of the group's other rollouts, which
-    is an unbiased baseline."""
+    """RLOO (Ahmadian et al. 2024, arXiv 2402.14740): reward minus the mean of the others, an unbiased baseline."""
     size = len(group.rewards_G)
     return centred(group, context)[0] * (size / (size - 1)), {}
 
@@ -53,8 +52,7 @@ def reinforce_plus_plus(group: Group, context: Context) -> Advantages:
 
 
 def with_baseline(group: Group, context: Context) -> Advantages:
-    """REINFORCE++ for several rollouts per problem: (r - mean_G) divided by the step's standard deviation of these
-    differences.
+    """REINFORCE++ for several rollouts per problem: r - mean_G, divided by its standard deviation over the step.
 
     >>> even, odd = (Group(r, r) for r in (np.array([1.0, 1.0]), np.array([1.0, 0.0])))
     >>> with_baseline(odd, Context(step=(even, odd)))[0].round(4).tolist()

@@ -42,8 +42,7 @@ def pkpo(group: Group, context: Context) -> Advantages:
 
     The advantage of a rollout is k / G times its mean contribution to the pass@k of the k-subsets that contain it. A
     correct rollout contributes 1 to a subset whose other rollouts are all wrong; a wrong rollout contributes nothing.
-    This estimate of the gradient of pass@k is unbiased. The baseline of a rollout is the subset without it, which
-    minimises the variance.
+    This estimate of the gradient of pass@k is unbiased, and its baseline minimises the variance.
     """
     size, right, k = len(group.correct_G), group.num_correct, context.k
     added = (k / size) * all_wrong(size - 1, right - 1, k - 1) if right else 0.0
@@ -60,8 +59,7 @@ def best_alone(group: Group, _: Context) -> Advantages:
 
 
 def best_alone_standardised(group: Group, context: Context) -> Advantages:
-    """`best_alone` divided by the group's standard deviation (n - 1): verl's default for `grpo_passk`, not in the
-    paper.
+    """`best_alone` divided by the group's standard deviation (n - 1): verl's `grpo_passk`, not in the paper.
 
     >>> r = np.array([1.0, 0.0, 0.0, 0.0])
     >>> best_alone_standardised(Group(r, r), Context())[0].tolist()
