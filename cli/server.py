@@ -57,7 +57,8 @@ def deploy(study: str | None, pools: tuple[str, ...], image: str, as_json: bool)
 
 
 def _deployments_of(word: str) -> tuple[Deployment, ...]:
-    """Return the deployments of a study. Raise UserError for mistakes in its file, before the server is called."""
+    """Return the deployments of a study. Raise UserError for mistakes in the study's file, before the server is
+    called."""
     text, found = text_of(word), file_of(word)
     title = profile_of(word, text).called
     if found is None:

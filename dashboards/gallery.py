@@ -64,7 +64,7 @@ def from_report(root: Path, report: str, problems: Sequence[str], kind: str, eac
 
 
 def write(page: Page, target: Path) -> Path:
-    """Write one self-contained file. Raise UserError if that fails."""
+    """Write one self-contained file. Raise UserError if the file cannot be written."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     environment = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined)

@@ -148,7 +148,8 @@ NOTHING = 1e-24  # a smaller variance is rounding error of equal values
 def tail_freedom(values_PV: np.ndarray, within: bool = False) -> np.ndarray:
     """Return the degrees of freedom_V of the variance over problems, 2n/(kurtosis − 1), at most n − 1.
 
-    within: the values have a bounded range. Few problems near its ends underestimate the kurtosis, so FEW/n is added.
+    within: the values have a bounded range. Few problems near the ends of a range underestimate the kurtosis, so FEW/n
+    is added.
 
     >>> tail_freedom(np.array([[1.0, 0.0], [-1, 0], [1, 0], [-1, 5]])).round(3).tolist()
     [3.0, 3.0]

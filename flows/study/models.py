@@ -116,8 +116,8 @@ class Finder:
                 self.faults.append(Fault(path, str(error)))
 
     def model(self, name: str, what: str, *path: str, spared: bool = False) -> BaseModel:
-        """Return the model of a name, found as by folder_of; a placeholder if it is missing. `sha256:…` is a model on
-        another machine: its artifacts are reused, and stages that need its files raise an error. `served:NAME` is a
+        """Return the model of a name, found as by folder_of; a placeholder for a missing model. `sha256:…` is a model
+        on another machine: its artifacts are reused, and stages that need its files raise an error. `served:NAME` is a
         base model that only a server has."""
         if name.startswith(SERVED) and what == "base model":
             return BaseModel(name=called(name.removeprefix(SERVED)), sha256=name)

@@ -206,7 +206,8 @@ def expectation_adjusted_distinct(group: Group, k: int) -> float:
 
 
 def most_of_ead(group: Group, k: int) -> float:
-    """Return the largest value of expectation_adjusted_distinct: no word repeats before the vocabulary is used up."""
+    """Return the largest value of expectation_adjusted_distinct, where no word repeats before the vocabulary is used
+    up."""
     return min(group.vocabulary, k * group.word_NT.shape[1]) / _by_chance(group, k)
 
 

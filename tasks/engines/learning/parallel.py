@@ -1,9 +1,9 @@
 """Data parallelism of the learner: every process computes a share of a step's packs, and the gradients are summed.
 
-The first process runs the study; it samples and writes. For each further GPU it starts another process, which gets the
-job and every step's rollouts through a pipe. All processes run the same loop. The learner has its own process group,
-because vLLM uses torch's default group. The group is formed through a store that any user of the machine can reach, so
-nothing that is unpickled goes through it.
+The first process runs the study; it samples and writes. For each further GPU the first process starts another one,
+which gets the job and every step's rollouts through a pipe. All processes run the same loop. The learner has its own
+process group, because vLLM uses torch's default group. The group is formed through a store that any user of the machine
+can reach, so nothing that is unpickled goes through it.
 """
 
 import socket
@@ -44,8 +44,8 @@ _team: _Team | None = None
 
 @contextmanager
 def team(processes: int, job: object, logs: Path) -> Iterator[None]:
-    """Start `processes - 1` other processes on this job, and stop them at the end. Only the first process does so.
-    Raise Parked if another process died; its output is in `logs`."""
+    """Start `processes - 1` other processes on this job, and stop them at the end. Only the first process starts
+    others. Raise Parked if another process died; its output is in `logs`."""
     global _team
     if processes == 1 or _team is not None:
         yield

@@ -188,7 +188,7 @@ class OpenAIGenerator(PromptEncoder):
         return Completion(request.key, text_of, ids, logprobs_T, choice.finish_reason)  # type: ignore[arg-type]
 
     def _served(self, adapter: ServedAdapter | None) -> str:
-        """Return the model's name on the server. An adapter is loaded there once, under its own name."""
+        """Return the model's name on the server. An adapter is loaded on the server once, under its own name."""
         if adapter is None:
             return self._model
         if (name := served_name(adapter)) not in self._loaded:
