@@ -194,8 +194,7 @@ def _questions(
         question = changed(study, given, within, benchmarks=benchmarks)
         faults += [Fault((*path, *fault.path), fault.sentence) for fault in within]
         if question is not None:
-            inherited = f"{beside['purpose']} ({name})" if "purpose" in beside else ""
-            yield name, replace(question, about=str(table.get("purpose", inherited)))
+            yield name, replace(question, about=str(table.get("purpose", beside.get("purpose", ""))))
 
 
 def combinations(matrix: Tables) -> Iterator[tuple[str, dict[str, Any]]]:
