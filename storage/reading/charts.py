@@ -11,7 +11,17 @@ from typing import Any
 import pyarrow as pa
 
 from storage.estimates import Band
-from storage.reading.figures import ARM_STYLES, BAND_STYLES, BANDS, PAGE_STYLES, Chart, Style, is_share, styles
+from storage.reading.figures import (
+    ARM_STYLES,
+    BAND_STYLES,
+    BANDS,
+    PAGE_STYLES,
+    Chart,
+    Style,
+    is_share,
+    signed_end,
+    styles,
+)
 
 Spec = dict[str, Any]
 Row = dict[str, Any]
@@ -238,9 +248,9 @@ def levels(chart: Chart, rows: Sequence[Row], arms: Sequence[str]) -> list[Spec]
         row["label"] for row in above if row["arm"] != next(r["arm"] for r in above if r["label"] == row["label"])
     }
     for row in above:
-        row["number"] = "" if row["row"] == "seed" or row["label"] in shared else _number_beside(row, x, y, scale)
+        row["number"] = "" if row["row"] == "seed" or row["label"] in shared else _number_beside(row, chart, scale)
     for row in below:
-        row |= {"number": _number_beside(row, x, y, scale), "least": None if row.get(least) is None else -row[least]}
+        row |= {"number": _number_beside(row, chart, scale), "least": None if row.get(least) is None else -row[least]}
     main, looks = "datum.row == 'level'", {arm: ARM_STYLES[place].light for arm, place in styles(arms).items()}
     label = {"y": _field("label", "nominal", title=None, sort=None, axis=_LABELS)}
     number = label | {"text": _field("number", "nominal")}
@@ -250,7 +260,7 @@ def levels(chart: Chart, rows: Sequence[Row], arms: Sequence[str]) -> list[Spec]
     def at(name: str, to: str = "", **rest: Any) -> Spec:
         return {"x": _field(name, **rest)} | ({"x2": {"field": to}} if to else {})
 
-    axis: Spec = {"title": chart.x_name, "scale": {"zero": False, "nice": True}}
+    axis: Spec = {"title": chart.x_name, "scale": {"zero": False, "nice": True}, "axis": _TICKS}
     start, after = {"scale": axis["scale"]}, of_arm | at(x, **axis)
     panels = [
         _panel(
@@ -264,8 +274,9 @@ def levels(chart: Chart, rows: Sequence[Row], arms: Sequence[str]) -> list[Spec]
         )
     ]
     if below:
-        title = {"title": chart.y_name}
-        zero = _layer("rule", at("zero"), strokeDash=[3, 3], color=SOFT) | {"data": {"values": [{"zero": 0}]}}
+        title = {"title": chart.y_name, "axis": _TICKS}
+        zero = _layer("rule", at("zero", axis=_TICKS), strokeDash=[3, 3], color=SOFT)
+        zero |= {"data": {"values": [{"zero": 0}]}}
         grey = _layer("bar", label | at("least", least, **title), height=26, color=LINE, opacity=0.6)
         ends = _layer("rule", label | at(f"{y}_low", f"{y}_high", **title), size=2, color=INK)
         middle = _point(label | at(y, **title), 90, color=INK)
@@ -274,18 +285,31 @@ def levels(chart: Chart, rows: Sequence[Row], arms: Sequence[str]) -> list[Spec]
     return [{"description": f"{chart.x_name}, and the differences", "vconcat": panels, **whole}]
 
 
-def _number_beside(row: Row, x: str, y: str, scale: float) -> str:
-    """Return the number next to a row: its difference or gain, or else its value after."""
-    if row[y] is not None:
-        return f"{row[y]:+.2f} points".replace("-", "−") if scale > 1 else f"{row[y]:+.3f}".replace("-", "−")
-    value = f"{row[x]:.1f} %" if scale > 1 else f"{row[x]:.3f}"
-    return value if row.get("tokens") is None else f"{value}, {row['tokens']:,.0f} tokens"
+def _number_beside(row: Row, chart: Chart, scale: float) -> str:
+    """Return the number next to a row: its difference with the interval, its gain, or else its value after."""
+    after, more = row.get(chart.x), row[chart.y]
+    if scale > 1 and after == 0 and not more and row.get("rollouts"):
+        return f"0 of {row['rollouts']:,} correct"
+    if more is not None:
+        value = f"{more:+.{chart.digits}f}".replace("-", "−")
+        if row["row"] != "difference":
+            return f"{value} points"
+        low, high = row.get(f"{chart.y}_low"), row.get(f"{chart.y}_high")
+        digits = 1 if scale > 1 else chart.digits
+        ends = "" if low is None or high is None else f" ({signed_end(low, digits)} to {signed_end(high, digits)})"
+        return f"{value}{ends}"
+    value = f"{after:.1f} %" if scale > 1 else f"{after:.{chart.digits}f}"
+    if row.get("tokens") is None:
+        return value
+    drawn = f"{row['rollouts']:.1f}".removesuffix(".0")
+    return f"{value}, {'' if drawn == '1' else f'{drawn} rollouts, '}{row['tokens']:,.0f} tokens"
 
 
 #: Width of an answer's panels, without the labels on the left and the numbers on the right.
 ANSWER_WIDTH = 560
 _LABELS: Spec = {"labelLimit": 220, "labelFontSize": 12, "minExtent": 130, "labelPadding": 10}
 _LABELS |= {"domain": False, "ticks": False}
+_TICKS: Spec = {"tickCount": 8}
 #: Look of the numbers to the right of the panels.
 _BESIDE: Spec = {"align": "left", "x": ANSWER_WIDTH + 14, "color": INK}
 

@@ -42,6 +42,16 @@ def is_p_value(name: str) -> bool:
     return name.startswith("p_") or name.endswith("_p")
 
 
+def signed_end(value: float, digits: int = 1) -> str:
+    """Return one end of an interval, with more digits if it is close to 0, so that its side of 0 shows.
+
+    >>> signed_end(3.45), signed_end(0.036), signed_end(-0.004), signed_end(0.0), signed_end(0.0851, 3)
+    ('+3.5', '+0.04', '−0.004', '0.0', '+0.085')
+    """
+    shown = next((some for some in range(digits, digits + 3) if round(value, some)), None)
+    return f"{0.0:.{digits}f}" if shown is None else f"{value:+.{shown}f}".replace("-", "−")
+
+
 def _declared(name: str) -> dict[str, Any]:
     return tomllib.loads(Path(__file__).with_name(name).read_text(encoding="utf-8"))
 
@@ -58,7 +68,8 @@ class Style:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chart:
     """The chart of a figure. kind: see sections.toml. x, y: columns; x_name, y_name: their axis titles. each: column
-    with one chart per value. label, labels: columns with the name of a point, or of a bar."""
+    with one chart per value. label, labels: columns with the name of a point, or of a bar. digits: of the differences
+    in the chart of an answer."""
 
     kind: str
     x: str = ""
@@ -69,6 +80,7 @@ class Chart:
     each: str | None = None
     label: str = ""
     labels: tuple[str, ...] = ()
+    digits: int = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,11 +109,20 @@ class Figure:
 
     def explained(self, rows: Sequence[Mapping[str, Any]]) -> str:
         """Return the caption, with sentences on the marks that these rows draw. The key of a mark is the column that it
-        shows, `seed`, or `gain_of_pair` for the difference of two levels."""
+        shows, the kind of its row (`seed`, `difference`), or one of these: `trained` and `untrained` for the value
+        after, `hollow` for a value before that differs from it, `gains` and `rates` for differences with and without
+        training."""
         drawn = {name for row in rows for name, value in row.items() if value is not None}
-        kinds = {row.get("row") for row in rows}
-        drawn |= {mark for mark, kind in (("seed", "seed"), ("gain_of_pair", "difference")) if kind in kinds}
-        return " ".join([*(words for mark, words in self.legend.items() if mark in drawn), self.caption])
+        drawn |= {str(row.get("row")) for row in rows}
+        x = self.chart.x if self.chart else ""
+        ends = [(row.get(x.replace("after_", "before_")), row.get(x)) for row in rows if row.get("row") == "level"]
+        trained = any(before is not None for before, _ in ends)
+        drawn.add("trained" if trained else "untrained")
+        if any(before is not None and before != after for before, after in ends):
+            drawn.add("hollow")
+        if "difference" in drawn:
+            drawn.add("gains" if trained else "rates")
+        return " ".join(filter(None, [*(words for mark, words in self.legend.items() if mark in drawn), self.caption]))
 
     @property
     def without_rows(self) -> str:
@@ -182,10 +203,12 @@ OF_WIDTH = re.compile(r"\b(wide|wider|width|diverse|diversity)\b", re.IGNORECASE
 
 
 def answer_figure(inputs: Collection[str], asks: str) -> Figure:
-    """Return the figure that answers a study's question. inputs: names of the report's inputs. asks: the question. If
-    nothing was trained, a question about width is answered by the measures of width."""
-    untrained_width = "diversities" in inputs and "trainings" not in inputs and OF_WIDTH.search(asks)
-    kinds = {"objectives": "objectives" in inputs, "search": "search_curves" in inputs, "width": untrained_width}
+    """Return the figure that answers a study's question. inputs: names of the report's inputs. asks: the question. A
+    question about width is answered by the correct ways that objectives find, or, if nothing was trained, by the
+    measures of width."""
+    width, objectives = OF_WIDTH.search(asks), "objectives" in inputs
+    kinds = {"ways": objectives and width, "objectives": objectives, "search": "search_curves" in inputs}
+    kinds["width"] = width and "diversities" in inputs and "trainings" not in inputs
     return FIGURES[f"answer_{next((kind for kind, asked in kinds.items() if asked), 'gain')}"]
 
 

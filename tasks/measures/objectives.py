@@ -14,7 +14,7 @@ from storage.artifacts.schemas import Partitions, Rollouts, Training
 from storage.estimates import pass_at_k
 from storage.sql import query
 from tasks.domain.grpo.second_scaffold import trace_classes
-from tasks.domain.statistics.curves_of_k import estimate_rows
+from tasks.domain.statistics.curves_of_k import estimate_rows, levels
 from tasks.domain.statistics.means import Seeded, by_seed, contrast, on_common_problems
 from tasks.domain.statistics.paired_tests import in_families
 from tasks.evidence import standard_measure
@@ -35,10 +35,10 @@ class Objectives(
     Ref,
     kind="objectives",
     schema=nullable(
-        "arm str, objective str, metric str, before real, after real",
+        "arm str, objective str, metric str, before real, after real, after_low real, after_high real",
         "change real, change_low real, change_high real, over_baseline real, over_low real, over_high real",
-        "p_value real, p_adjusted real, corrected_low real, corrected_high real, family str, n big, seeds int",
-        "holds_for str, reason str",
+        "p_value real, p_adjusted real, corrected_low real, corrected_high real, family str, detectable real, n big",
+        "seeds int, holds_for str, reason str",
     ),
 ):
     """The result of each objective for the same arm, and its difference from the baseline objective."""
@@ -94,16 +94,18 @@ def policy_of(seeds: Mapping[int, pa.Table]) -> tuple[list[str], Seeded]:
 
 def compared(metrics: Sequence[str], start: Seeded, ends: Mapping[str, Seeded]) -> list[Row]:
     """Return a row for every objective and metric. ends: by objective; the first is the baseline. change: after minus
-    before. over_baseline: after minus the baseline's after; the p-value belongs to this difference. Both differences
-    are paired by problem; intervals are over problems and seeds."""
+    before. over_baseline: after minus the baseline's after; the p-value and `detectable` belong to this difference.
+    Both differences are paired by problem; intervals are over problems and seeds."""
     start, *policies = on_common_problems([start, *ends.values()])
     n, rows = len(start.problem_P), list[Row]()
     for objective, end in zip(ends, policies, strict=True):
         change = estimate_rows(contrast((1.0, -1.0), [end, start], reach=1.0, starts=[1]), n, ALIKE)
         over = estimate_rows(contrast((1.0, -1.0), [end, policies[0]], reach=1.0), n, ALIKE)
+        own = levels(end.clustered(), end.trained)
         means = [one.values_SPV.mean(axis=(0, 1)) for one in (start, end)]
-        for metric, before, after, gained, more in zip(metrics, *means, change, over, strict=False):
-            figures = {"before": before, "after": after, "change": gained["estimate"]}
+        for metric, before, after, at_end, gained, more in zip(metrics, *means, own, change, over, strict=False):
+            figures = {"before": before, "after": after, "after_low": at_end["low"], "after_high": at_end["high"]}
+            figures |= {"change": gained["estimate"]}
             figures |= {"change_low": gained.get("low"), "change_high": gained.get("high")}
             row: Row = {"objective": objective, "metric": metric, "n": n, "seeds": len(end.values_SPV)}
             row |= {"holds_for": gained["holds_for"], "reason": None if "low" in gained else gained.get("reason")}
@@ -112,6 +114,7 @@ def compared(metrics: Sequence[str], start: Seeded, ends: Mapping[str, Seeded]) 
                     "over_baseline": more["estimate"],
                     "over_low": more.get("low"),
                     "over_high": more.get("high"),
+                    "detectable": more.get("detectable"),
                 }
                 row |= {"p_value": more.get("p_value"), "reason": row["reason"] or more.get("reason")}
             scale = scale_of(metric)
@@ -165,7 +168,7 @@ def _steps(training: Training) -> list[Row]:
     end_answers="objective_end_answers",
     trainings="objective_trainings",
 )
-@stage(Objectives, version=10)
+@stage(Objectives, version=11)
 def compare_objectives(
     *,
     objectives: tuple[str, ...],

@@ -106,7 +106,7 @@ def gains(ask: Ask, looks: int) -> list[Row]:
 def _at_all_looks(row: Row) -> Row:
     low, high, least = row["sequence_low"], row["sequence_high"], row["detectable_gain"]
     if least is not None and low is not None:
-        least *= (high - low) / (row["more_gain_high"] - row["more_gain_low"])
+        least += ((high - low) - (row["more_gain_high"] - row["more_gain_low"])) / 2
     silent = dict.fromkeys(("p_adjusted", "p_equivalent_corrected"))
     return row | silent | {"more_gain_low": low, "more_gain_high": high, "detectable_gain": least}
 
@@ -162,12 +162,13 @@ def corrected_away(row: Mapping[str, Any]) -> bool:
 
 class Fault(NamedTuple):
     """The worst way in which an arm breaks the form of its answers. share: share of rollouts that do. broken: whether
-    it is above the gate's limit."""
+    it is above the gate's limit. truncated: number of the rollouts without an answer that were cut off."""
 
     share: float
     words: str
     rollouts: int
     broken: bool
+    truncated: int
 
 
 class Form:
@@ -218,19 +219,14 @@ class Form:
         what = "form and not what is solved" if any(one.of_form for one in found) else "not their scaffolds alone"
         return f"{'; '.join(dict.fromkeys(reason.words for reason in found))}, so what differs is {what}"
 
-    def broken(self, arms: Iterable[str], sampled: str) -> str:
-        """Return the first way in which arms mostly break the form, at the comparison or else at screening. The text
-        has the share of each such arm and the number of its rollouts; it is empty if no arm breaks the form."""
+    def broken(self, arms: Iterable[str], sampled: str) -> tuple[str, dict[str, Fault]]:
+        """Return the first way in which arms mostly break the form, at the comparison or else at screening: where
+        (`held-out` or `screening`), and the faults of the arms that break it; no faults if no arm does."""
         for at, where in ((sampled, "held-out"), (SCREENING, "screening")):
             faults = {arm: fault for arm in arms if (fault := self.worst(arm, at)) and fault.broken}
             for words in dict.fromkeys(fault.words for fault in faults.values()):
-                most = {arm: fault for arm, fault in faults.items() if fault.words == words}
-                sizes = sorted({fault.rollouts for fault in most.values()})
-                of = " to ".join(f"{size:,}" for size in sizes[:: max(1, len(sizes) - 1)])
-                each = " each" if len(most) > 1 else ""
-                shares = listed(f"{percent(fault.share)} of {arm}" for arm, fault in most.items())
-                return f"of {of} {where} rollouts{each}, {shares} {words}"
-        return ""
+                return where, {arm: fault for arm, fault in faults.items() if fault.words == words}
+        return "", {}
 
     def worst(self, arm: str, sampled: str) -> Fault | None:
         """Return the first way in which an arm mostly breaks the form, or else its most frequent one; None without
@@ -242,7 +238,7 @@ class Form:
         mostly = (name for name, share in shares.items() if share > getattr(Gate(), name))
         name = next(mostly, max(shares, key=lambda name: shares[name]))
         rollouts, broken = sum(row["rollouts"] for row in rows), shares[name] > getattr(Gate(), name)
-        return Fault(shares[name], SHARES[name], rollouts, broken)
+        return Fault(shares[name], SHARES[name], rollouts, broken, sum(row["no_answer_truncated"] for row in rows))
 
     def missing_parts(self, arm: str) -> list[str]:
         """Return the parts that an arm's completions lack, before training or after; empty if nothing is missing."""

@@ -11,10 +11,11 @@ from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
-from storage.reading.figures import OF_WIDTH, answer_figure
+from storage.reading.figures import answer_figure, signed_end
+from tasks.domain.gate import SHARES
 from tasks.domain.statistics.means import MARGIN
 from tasks.report import findings
-from tasks.report.tables import minus, number, percent
+from tasks.report.tables import percent
 
 #: Columns of the two policies of a comparison.
 ENDS = (("arm", "step"), ("other", "other_step"))
@@ -25,6 +26,12 @@ VERDICT_ORDER = ("different", "alike", "undecided", "withheld", "unknown")
 #: The most differences of objectives that a sentence lists.
 LISTED = 3
 OWN = "the study's own objective"
+#: Words of a fault of form → what at least half of an arm's rollouts must do, so that arms are compared.
+NEEDED = {
+    SHARES["no_answer"]: "answer",
+    SHARES["invalid_tags"]: "have valid tags",
+    SHARES["truncated"]: "end before max_tokens",
+}
 #: Frequent findings of the audit: code → words.
 FINDINGS = {"single_seed": "one training seed only", "form": "answers out of form", "truncation": "completions cut off"}
 FINDINGS |= {"gate": "the form gate was missed", "near_duplicate": "near-duplicates of held-out problems"}
@@ -56,9 +63,9 @@ class Headline:
 def headline(ask: findings.Ask, inputs: Collection[str], looks: int = 1, *, study: str, asks: str = "") -> Headline:
     """Return the answer to the question of a study.
 
-    The answer is about objectives or a search if the study has them, about width if the question is and nothing was
-    trained, and otherwise about the arms. If the question names one objective or search method, the answer is about
-    that one. inputs: names of the report's inputs. study: its name. asks: its question. looks: see `findings.answer`.
+    The answer is about objectives or a search if the study has them, about width if the question is, and otherwise
+    about the arms (see `answer_figure`). If the question names objectives or search methods, those come first. inputs:
+    names of the report's inputs. study: its name. asks: its question. looks: see `findings.answer`.
     """
     form, figure = findings.Form(ask("report_form").to_pylist()), answer_figure(inputs, asks)
     rows = ask(figure.query).to_pylist()
@@ -68,8 +75,8 @@ def headline(ask: findings.Ask, inputs: Collection[str], looks: int = 1, *, stud
     withheld: list[str] = []
     if figure.name == "answer_objectives":
         verdict, holds = _of_objectives(levels, pairs, asks)
-        if OF_WIDTH.search(asks) and (width := _width_of_objectives(ask, asks)):
-            verdict, holds = width, _joined(verdict, holds)
+    elif figure.name == "answer_ways":
+        verdict, holds = _of_ways(ask, levels, differences, asks)
     elif figure.name == "answer_search":
         verdict, holds = _of_search(levels, pairs, asks)
     else:
@@ -80,14 +87,13 @@ def headline(ask: findings.Ask, inputs: Collection[str], looks: int = 1, *, stud
         else:
             verdict, holds = _of_gains(ask, form, levels, looks, study) or _of_levels(ask, form, levels, pairs, study)
     rates = [row[f"{end}_rate"] for row in levels for end in ("before", "after") if row.get(f"{end}_rate") is not None]
+    of_form = verdict.startswith("Not compared: of")
     if rates and not any(rates):
         withheld = [row["label"] for row in differences]
-        none = "no held-out rollout is correct."
-        if verdict.startswith("Not compared: of"):
-            holds = _joined(holds, f"N{none[1:]}")
-        else:
-            verdict, holds = f"Not compared: {none}", _number(levels)
-    holds = _joined(holds, *findings.weak_trainings(ask))
+        if not of_form:
+            verdict, holds = "Not compared: no held-out rollout is correct.", _number(levels)
+    if not of_form:
+        holds = _joined(holds, *findings.weak_trainings(ask))
     return Headline(verdict, holds, _audit(ask), tuple(_tiles(ask, form, inputs, levels)), tuple(withheld))
 
 
@@ -121,30 +127,18 @@ def _tenths(value: float) -> str:
     return f"{value + 1e-9:.1f}"
 
 
-def _end(share: float) -> str:
-    """Return one end of an interval in points, with more digits near 0, so that its sign shows.
-
-    >>> _end(0.0345), _end(0.00036), _end(-0.00004), _end(0.0)
-    ('+3.5', '+0.04', '−0.004', '0.0')
-    """
-    value = 100 * share
-    digits = next((digits for digits in (1, 2, 3) if round(value, digits)), 1)
-    return minus(f"{value:+.{digits}f}") if round(value, digits) else "0.0"
-
-
-def _ends(row: findings.Row, name: str = "gain", sign: int = 1) -> str:
-    low, high = sorted(sign * row[f"{name}_{end}"] for end in ("low", "high"))
-    return f"(95 % interval {_end(low)} to {_end(high)})"
+def _ends(row: findings.Row, sign: int = 1) -> str:
+    low, high = sorted(100 * sign * row[f"gain_{end}"] for end in ("low", "high"))
+    return f"(95 % interval {signed_end(low)} to {signed_end(high)})"
 
 
 def _named(pairs: Sequence[findings.Row], asks: str) -> Sequence[findings.Row]:
-    """Return the pairs whose `other` is the only one that the question names, or else all pairs."""
+    """Return the pairs whose `other` the question names, or all pairs if it names none."""
 
     def words(text: str) -> str:
         return f" {' '.join(re.findall(r'[a-z0-9]+', text.lower().replace('_', ' ')))} "
 
-    named = {row["other"] for row in pairs if words(row["other"].partition(":")[0]) in words(asks)}
-    return [row for row in pairs if row["other"] in named] if len(named) == 1 else pairs
+    return [row for row in pairs if words(row["other"].partition(":")[0]) in words(asks)] or pairs
 
 
 def _sentence(row: findings.Row, one: str, verb: str, other: str, *, turned: bool = False) -> str:
@@ -169,19 +163,34 @@ def _decided(pairs: Sequence[bool], what: str) -> str:
 
 
 def _not_compared(
-    form: findings.Form, pairs: Sequence[findings.Row], sampled: str, why: str, study: str
+    form: findings.Form,
+    levels: Sequence[findings.Row],
+    pairs: Sequence[findings.Row],
+    sampled: str,
+    why: str,
+    study: str,
 ) -> tuple[str, str]:
     """Return the headline for arms that are not compared. The headline names all arms that break the form of their
     answers, or else says why the first two are not compared."""
-    broken = form.broken([arm for arm in form.arms if any(arm in (row["arm"], row["other"]) for row in pairs)], sampled)
-    if not broken:
+    arms = [arm for arm in form.arms if any(arm in (row["arm"], row["other"]) for row in pairs)]
+    where, faults = form.broken(arms, sampled)
+    if not faults:
         return (
             f"Not compared: {pairs[0]['arm']} and {pairs[0]['other']} differ in more than their scaffolds.",
             f"{why}.",
         )
+    words = next(iter(faults.values())).words
+    sizes = sorted({fault.rollouts for fault in faults.values()})
+    of = " to ".join(f"{size:,}" for size in sizes[:: max(1, len(sizes) - 1)])
+    shares = findings.listed(f"{percent(fault.share)} of {arm}" for arm, fault in faults.items())
+    verdict = f"Not compared: of {of} {where} rollouts{' each' if len(faults) > 1 else ''}, {shares} {words}."
+    cut = ""
+    if words == SHARES["no_answer"]:
+        ends = (f"{one.truncated} of {arm}'s {one.share * one.rollouts:.0f}" for arm, one in faults.items())
+        cut = f"Of those without an answer, {findings.listed(ends)} were cut off at max_tokens."
+    rule = f"Arms are compared only if at least half of the rollouts {NEEDED[words]}."
     look = f"To read completions: 'varband store show {study} --completions 3 --failed'."
-    holds = f"A difference would be one of form, not of solved problems. {look}"
-    return f"Not compared: {broken}.", holds
+    return verdict, _joined(cut, rule, _number(levels), look)
 
 
 # ---- arms
@@ -202,7 +211,7 @@ def _of_gains(
     pairs.sort(key=lambda pair: (VERDICT_ORDER.index(pair[0][0]), -abs(pair[1]["more_gain"])))
     ((verdict, why), row), arms = pairs[0], f"{pairs[0][1]['arm']} and {pairs[0][1]['other']}"
     if verdict == "withheld":
-        return _not_compared(form, [one for _, one in pairs], findings.TRAINED, why, study)
+        return _not_compared(form, levels, [one for _, one in pairs], findings.TRAINED, why, study)
     if verdict == "unknown":
         return f"Not compared: the difference of {arms} has no interval.", f"{why or 'No interval'}."
     row |= {"gain": row["more_gain"], "gain_low": row["more_gain_low"], "gain_high": row["more_gain_high"]}
@@ -211,7 +220,8 @@ def _of_gains(
     few = f"All solve less than {percent(FEW)}: {_points(MARGIN)} are much." if max(solved, default=1.0) < FEW else ""
     decided = [one in ("different", "alike") for (one, _), _ in pairs]
     several = _decided(decided, "pairs of arms") if any(decided) else ""
-    shown = few if verdict == "alike" else _detectable(row)
+    known = [one for (found, _), one in pairs if found not in ("withheld", "unknown")]
+    shown = few if verdict == "alike" else _detectable(known)
     holds = _joined(several, shown, _number([row]), _holds(row))
     alike = f"No difference: {arms} gain the same to within {_points(MARGIN)} (equivalence test at 5 %)."
     open_ = f"Undecided for all {len(pairs)} pairs of arms; the largest difference: {more}"
@@ -234,8 +244,8 @@ def _of_levels(
     why = [form.withheld((one["arm"], one["other"]), findings.START) for one in pairs]
     sound = [one for one, reason in zip(pairs, why, strict=True) if not reason]
     if not sound:
-        return _not_compared(form, pairs, findings.START, why[0] or "", study)
-    return _solves_more(sound), number_of
+        return _not_compared(form, levels, pairs, findings.START, why[0] or "", study)
+    return _solves_more(sound), _joined(_detectable(sound), number_of)
 
 
 def _solves_more(pairs: Sequence[findings.Row]) -> str:
@@ -270,39 +280,46 @@ def _of_widths(
     """Return which of several untrained arms is wider, and then their accuracy."""
     number_of = _joined("Nothing was trained.", _number(levels))
     if not differences:
-        widths = (f"{row['arm']} has the width {number(row['after_width'])}" for row in levels)
+        widths = (f"{row['arm']} has the width {row['after_width']:.3f}" for row in levels)
         return f"{findings.listed(widths)}." if levels else "No width was measured.", number_of
     why = [form.withheld((one["arm"], one["other"]), findings.START) for one in differences]
     sound = [one for one, reason in zip(differences, why, strict=True) if not reason]
     if not sound:
-        return _not_compared(form, differences, findings.START, why[0] or "", study)
+        return _not_compared(form, levels, differences, findings.START, why[0] or "", study)
     row = max(sound, key=lambda one: (findings.excludes_zero(one, "difference"), abs(one["difference"])))
-    low, high = (minus(f"{row[f'difference_{end}']:+.3f}") for end in ("low", "high"))
+    low, high = (signed_end(row[f"difference_{end}"], 3) for end in ("low", "high"))
     verdict = f"{row['arm']} is wider than {row['other']} by {row['difference']:.3f} (95 % interval {low} to {high})."
     verdict = verdict if findings.excludes_zero(row, "difference") else f"Undecided: {verdict}"
     accuracy = [row for row in ask("report_answer_gain").to_pylist() if row["row"] == "difference"]
     known = [row for row in accuracy if row["gain_low"] is not None]
     solved = f"Accuracy: {_solves_more(known).replace('Undecided: ', 'undecided, ')}" if known else ""
     decided = [findings.excludes_zero(one, "difference") for one in sound]
-    return verdict, _joined(_decided(decided, "pairs of arms"), solved, number_of)
+    found = _detectable(sound, "difference", digits=3)
+    return verdict, _joined(_decided(decided, "pairs of arms"), found, solved, number_of)
 
 
 # ---- objectives and searches
 
 
 def _of_objectives(levels: Sequence[findings.Row], pairs: Sequence[findings.Row], asks: str) -> tuple[str, str]:
-    """Return the verdict on the objectives that gain more or less than the study's own. The objective that the question
-    names comes first, or else the study's first one."""
+    """Return the verdict on the objectives that gain more or less than the study's own. Those that the question names
+    come first."""
     if not pairs:
         return "Not compared: no objective has an interval.", _number(levels)
     asked, on = _named(pairs, asks), len({one["arm"] for one in pairs}) > 1
+    rest = [row for row in pairs if row not in asked]
 
     def called(row: findings.Row) -> str:
         return row["other"] + (f" on {row['arm']}" if on else "")
 
+    def moved(row: findings.Row) -> str:
+        return f"{_points(row['gain'])} {'more' if row['gain'] >= 0 else 'less'}"
+
     clear = [row for row in pairs if _clear(row)]
     holds = _joined(_number(pairs), _holds(pairs[0]))
-    others = _joined(_decided([row in clear for row in pairs], "objectives"), holds)
+    also = [f"Also {_sentence(row, called(row), 'gained', OWN)}" for row in rest if row in clear]
+    decided = _decided([row in clear for row in pairs], "objectives")
+    others = _joined(*also, decided, _detectable(pairs, by="objective"), holds)
     if all(abs(one[f"gain_{end}"]) < MARGIN for one in pairs for end in ("low", "high")):
         who = f"all {len(pairs)} objectives gain" if len(pairs) > 1 else f"{called(pairs[0])} gains"
         alike = f"No difference: {who} the same as {OWN} to within {_points(MARGIN)}."
@@ -311,34 +328,45 @@ def _of_objectives(levels: Sequence[findings.Row], pairs: Sequence[findings.Row]
         row = max(first, key=lambda one: abs(one["gain"]))
         return _sentence(row, called(row), "gained", OWN), others
     if not clear and 1 < len(pairs) <= LISTED:
-        first, *more = (f"{_points(row['gain'])} {'more' if row['gain'] >= 0 else 'less'}" for row in pairs)
-        rest = (f"{called(row)} {text}" for row, text in zip(pairs[1:], more, strict=True))
-        listed = findings.listed([f"{called(pairs[0])} gained {first}", *rest])
-        return f"Undecided: {listed} than {OWN}; all intervals contain 0.", holds
+        first, *more = asked
+        listed = findings.listed(
+            [f"{called(first)} gained {moved(first)}", *(f"{called(row)} {moved(row)}" for row in more)]
+        )
+        beside = f"; also {findings.listed(f'{called(row)} {moved(row)}' for row in rest)}" if rest else ""
+        return f"Undecided: {listed} than {OWN}{beside}; all intervals contain 0.", _joined(
+            _detectable(pairs, by="objective"), holds
+        )
     row = max(asked, key=lambda one: abs(one["gain"]))
     words = _sentence(row, called(row), "gained", OWN)
     return f"Undecided{', the furthest' if len(asked) > 1 else ''}: {words}", others
 
 
-def _width_of_objectives(ask: findings.Ask, asks: str) -> str:
-    """Return the sentence on the objective with the most different number of correct ways to solve a problem, compared
-    with the study's own; empty if ways were not counted."""
-    rows = [row for row in ask("report_objectives").to_pylist() if row["metric"].startswith("right ways among")]
-    pairs = [row | {"other": row["objective"]} for row in rows if row["over_low"] is not None]
+def _of_ways(
+    ask: findings.Ask, levels: Sequence[findings.Row], differences: Sequence[findings.Row], asks: str
+) -> tuple[str, str]:
+    """Return the verdict on the objective that differs most from the study's own in correct ways to solve a problem,
+    and after it the verdict on accuracy."""
+    rows = ask("report_answer_objectives").to_pylist()
+    known = [row for row in rows if row["row"] == "difference" and row["gain_low"] is not None]
+    solved = _of_objectives(levels, known, asks)[0].replace("Undecided: ", "undecided, ")
+    pairs = [row for row in differences if row["difference_low"] is not None]
     if not pairs:
-        return ""
-    row = max(_named(pairs, asks), key=lambda one: abs(one["over_baseline"]))
-    than = "more" if row["over_baseline"] >= 0 else "fewer"
-    low, high = (minus(f"{row[f'over_{end}']:+.2f}") for end in ("low", "high"))
+        return "Not compared: the correct ways of no objective have an interval.", f"Accuracy: {solved}"
+    row = max(_named(pairs, asks), key=lambda one: (_clear(one, "difference"), abs(one["difference"])))
+    than = "more" if row["difference"] >= 0 else "fewer"
+    low, high = (signed_end(row[f"difference_{end}"], 2) for end in ("low", "high"))
     words = (
-        f"{row['objective']} finds {abs(row['over_baseline']):.2f} {than} correct ways among 8"
-        f" rollouts than {OWN} (95 % interval {low} to {high})."
+        f"{row['other']} finds {abs(row['difference']):.2f} {than} correct ways among 8 rollouts than {OWN}"
+        f" (95 % interval {low} to {high})."
     )
-    return words if _clear(row, "over") else f"Undecided: {words}"
+    verdict = words if _clear(row, "difference") else f"Undecided: {words}"
+    found = _detectable(pairs, "difference", by="objective", digits=2)
+    return verdict, _joined(found, f"Accuracy: {solved}", _number(pairs), _holds(row))
 
 
 def _of_search(levels: Sequence[findings.Row], pairs: Sequence[findings.Row], asks: str) -> tuple[str, str]:
-    """Return the verdict on a method against a single rollout, with the tokens of both, and on the two best methods."""
+    """Return the verdict on a method against a single rollout, with the tokens of both; and after it the rollouts
+    that the method drew, the tokens that it was allowed, and the verdict on the two best methods."""
     methods = [row for row in levels if row["method"] != "first"]
     over = [row for row in pairs if row["against"] == "first"]
     if not over:
@@ -346,23 +374,32 @@ def _of_search(levels: Sequence[findings.Row], pairs: Sequence[findings.Row], as
         return f"Not compared: {top['label']} solves {percent(top['after_rate'])}.", _number(methods)
     row = max(_named(over, asks), key=lambda one: one["gain"])
     on = f" on {row['arm']}" if len({one["arm"] for one in levels}) > 1 else ""
-    tokens = {one["method"]: one["tokens"] for one in levels if one["arm"] == row["arm"]}
-    cost = f", for {tokens[row['other']]:,.0f} tokens a problem against {tokens['first']:,.0f}."
+    spent = {one["method"]: one for one in levels if one["arm"] == row["arm"]}
+    used, tokens = spent[row["other"]], [spent[method]["tokens"] for method in (row["other"], "first")]
+    cost = f", for {tokens[0]:,.0f} tokens a problem against {tokens[1]:,.0f}."
     words = _sentence(row, f"{row['other']}{on}", "solves", "one rollout").removesuffix(".") + cost
     best = ""
     for two in pairs:
         if two["against"] != "first" and two["arm"] == row["arm"]:
             decided = "" if _clear(two) else "undecided, "
             best = f"The best two: {decided}{_sentence(two, two['other'], 'solves', two['against'])}"
-    budget = f"A method may spend {row['budget']:,} tokens a problem."
-    return words if _clear(row) else f"Undecided: {words}", _joined(best, budget, _number(methods), _holds(row))
+    drew = f"{row['other']} drew {used['rollouts']:.1f}".removesuffix(".0") + " rollouts a problem"
+    budget = f"{drew}: {tokens[0]:,.0f} of {row['budget']:,} allowed tokens, prompts included."
+    holds = _joined(budget, best, _detectable(pairs), _number(methods), _holds(row))
+    return words if _clear(row) else f"Undecided: {words}", holds
 
 
-def _detectable(row: findings.Row) -> str:
-    least = row["detectable_gain"]
-    if least is None or least > 1:
+def _detectable(pairs: Sequence[findings.Row], name: str = "gain", by: str = "pair", digits: int = 0) -> str:
+    """Return which true differences a study of this size finds with a power of 80 %. name: column of the difference.
+    by: what each row is of. digits: of the differences; 0 for points."""
+    known = [row[f"detectable_{name}"] for row in pairs if row[f"detectable_{name}"] is not None]
+    if name == "gain":
+        known = [one for one in known if one <= 1]
+    if not known:
         return "This study is too small to find any difference."
-    return f"A difference of {_points(least)} would have been found."
+    least, most = (f"{one:.{digits}f}" if digits else _points(one) for one in (min(known), max(known)))
+    size = least if least == most else f"{least.partition(' ')[0]} to {most}, by {by},"
+    return f"A true difference of {size} would be found in 4 of 5 such studies."
 
 
 def _holds(row: findings.Row) -> str:
@@ -409,14 +446,20 @@ def _tiles(
     }
     costs = [row for row in costs if all(ends.get(row[name]) == row[step] for name, step in ENDS)]
     # if objectives or searches are compared, these figures are about one policy, which its arm does not identify
-    start, end = ("the same for every objective", f"with {OWN}") if "objectives" in inputs else ("", "")
+    objectives, trained = "objectives" in inputs, not {"objectives", "trainings"}.isdisjoint(inputs)
     spent = tuple((row["label"], f"{row['tokens']:,.0f}") for row in levels if row.get("tokens"))
-    if spent:
-        start = end = "without search"
+    start = end = "without search" if spent else ""
+    if objectives:
+        start = "before training, for every objective"
 
-    def tile(title: str, of: Callable[[findings.Row], str | None], words: str = "") -> Tile:
-        return Tile(title, tuple((arm, text) for arm, row in arms.items() if (text := of(row)) is not None), words)
+    def tile(title: str, of: Callable[[findings.Row], str | None], words: str = "", own: bool = False) -> Tile:
+        """own: in a study of objectives, the figure is of the study's own."""
+        named = {arm: ("own objective" if len(arms) == 1 else f"{arm} · own objective") if own else arm for arm in arms}
+        return Tile(
+            title, tuple((named[arm], text) for arm, row in arms.items() if (text := of(row)) is not None), words
+        )
 
+    widths = {row["arm"]: row["after_width"] for row in levels if "after_width" in row}  # those of the chart
     faults = {arm: fault for arm in arms if (fault := form.worst(arm, form.compared)) is not None}
     in_form = not any(form.missing_parts(arm) for arm in arms) and all(
         one.share < findings.UNLIKE for one in faults.values()
@@ -425,53 +468,62 @@ def _tiles(
     if faults:
         sizes = findings.listed(f"{one.rollouts:,}" for one in faults.values())
         state = "; answers are in form" if in_form else f" {findings.listed(one.words for one in faults.values())}"
-        of_form = f"of {sizes} held-out rollouts{' each' if len(faults) > 1 else ''}{state}"
+        which = "held-out rollouts without search" if spent else "held-out rollouts"
+        of_form = f"of {sizes} {which}{' each' if len(faults) > 1 else ''}{state}"
     tiles = [
         tile(
             "Signal: problems with a gradient",
             lambda row: percent(row["variance"] / row["problems"]) if row["problems"] else None,
-            start or _verdict_on_difference(tests, ("estimate", "low", "high"), "has more", 1),
+            start or _differ(tests, ("estimate", "low", "high"), ("has more", "has most"), 1),
         ),
         tile(
-            "Width: distance of traces before training",
-            lambda row: number(width) if (width := row["diversity_before"]) is not None else None,
+            f"Width: distance of traces{' before training' if trained and not objectives else ''}",
+            lambda row: None if (at := widths.get(row["arm"], row["diversity_before"])) is None else f"{at:.3f}",
             start or _wider(ask),
         ),
-        Tile("Cost: tokens a problem", spent)
+        Tile("Cost: tokens a problem, prompts included", spent)
         if spent
         else tile(
             "Cost: tokens per correct answer",
             lambda row: f"{cost:,.0f}" if (cost := row["tokens_per_correct"]) and "tokens" in inputs else None,
-            end or _verdict_on_difference(costs, ("cost_ratio", "cost_ratio_low", "cost_ratio_high"), "costs more", 1),
+            end or _differ(costs, ("cost_ratio", "cost_ratio_low", "cost_ratio_high"), ("costs more", "costs most"), 1),
+            own=objectives,
         ),
-        Tile(
-            f"Length: tokens per completion{' in training' if 'objectives' in inputs else ''}",
-            _lengths(ask, inputs),
-            end if spent else "",
-        ),
-        Tile(
+        Tile(f"Length: tokens per completion{' in training' if objectives else ''}", _lengths(ask, inputs), end),
+        tile(
             "Form: no answer, no tags or cut off",
-            tuple((arm, percent(one.share)) for arm, one in faults.items()),
-            ", ".join(filter(None, (of_form, "" if spent else end))),
+            lambda row: percent(faults[row["arm"]].share) if row["arm"] in faults else None,
+            of_form,
+            own=objectives,
         ),
     ]
     return [one for one in tiles if one.values]
 
 
 def _wider(ask: findings.Ask) -> str:
-    """Return which of two arms has the more diverse traces before training."""
+    """Return which arm has the most diverse traces before training."""
     at_start = {"metric": "diversity", "basis": "equal_n", "step": 0, "other_step": 0}
     apart = [row for row in ask("report_diversity").to_pylist() if at_start.items() <= row.items()]
-    return _verdict_on_difference(apart, ("difference", "difference_low", "difference_high"), "is wider", 0)
+    return _differ(apart, ("difference", "difference_low", "difference_high"), ("is wider", "is widest"), 0)
 
 
-def _verdict_on_difference(rows: Sequence[findings.Row], names: tuple[str, str, str], word: str, even: float) -> str:
-    """Return the conclusion about the difference of two arms. even: the value that means no difference."""
-    known = [row for row in rows if row[names[1]] is not None and row["arm"] != row["other"]]
-    if len(known) != 1:
+def _differ(rows: Sequence[findings.Row], names: tuple[str, str, str], words: tuple[str, str], even: float) -> str:
+    """Return the conclusion about the differences of arms. names: columns of a difference and its interval. words: for
+    the larger one of two arms, and for the largest one of several. even: the value that means no difference."""
+    value, low, high = names
+    known = [row for row in rows if row[low] is not None and row["arm"] != row["other"]]
+    ahead = [
+        (row["arm"], row["other"])[:: 1 if row[value] > even else -1]
+        for row in known
+        if not row[low] <= even <= row[high] and not findings.corrected_away(row)
+    ]
+    if not known:
         return ""
-    (row,) = known
-    value, low, high = (row[name] for name in names)
-    if low <= even <= high or findings.corrected_away(row):
-        return f"undecided which {word}"
-    return f"{row['arm'] if value > even else row['other']} {word}"
+    if len(known) == 1:
+        return f"{ahead[0][0]} {words[0]}" if ahead else f"undecided which {words[0]}"
+    first, wins = Counter(one for one, _ in ahead).most_common(1)[0] if ahead else ("", 0)
+    if wins == len({row[name] for row in known for name in ("arm", "other")}) - 1:
+        return f"{first} {words[1]}"
+    if len(ahead) == 1:
+        return f"{ahead[0][0]} {words[0]} than {ahead[0][1]}"
+    return f"{len(ahead)} of {len(known)} pairs differ" if ahead else "undecided for every pair"

@@ -78,7 +78,7 @@ MOST_REFS = 6
 WIDE, NARROW = 128, 58
 
 
-@stage(Report, version=22)
+@stage(Report, version=23)
 def render_report(*, setup: Setup, problems: Problems, evidence: Evidence, tables: Tables) -> Payload:
     """Render the report. Rows: one per arm and seed (the query report_summary). Files: report.html and report.md, and
     text and chart of the first screen in answer.json and answer.png."""
@@ -165,7 +165,9 @@ def _figure(
         else:
             if looks > 1 and "sequence_low" in rows.column_names:
                 ends = ", ".join(f"coalesce(sequence_{end}, gain_{end}) as gain_{end}" for end in ("low", "high"))
-                rows = query(f"select * replace ({ends}, null as corrected) from rows", rows=rows)
+                wider = "coalesce((sequence_high - sequence_low) - (gain_high - gain_low), 0) / 2"
+                least = f"detectable_gain + {wider} as detectable_gain"
+                rows = query(f"select * replace ({ends}, {least}, null as corrected) from rows", rows=rows)
             rows = figures.without(rows, withheld)
             caption = figure.explained(rows.to_pylist())
             drawings = "".join(map(as_svg, specs_of(figure.chart, rows, setup.arms)))

@@ -211,3 +211,5 @@ def test_changes_and_what_is_more_than_the_baselines() -> None:
     assert (other["change"], other["over_baseline"]) == (0.5, 0.25)
     assert other["over_low"] < 0.25 < other["over_high"] and 0 < other["p_value"] < 1
     assert (own["seeds"], own["n"]) == (1, 4)
+    assert own["after_low"] < 0.5 < own["after_high"] and "detectable" not in own
+    assert other["detectable"] > other["over_high"] - 0.25  # a test needs more than half of its interval

@@ -96,7 +96,7 @@ def test_after_several_looks_the_confidence_sequence_decides() -> None:
     ask = rows_for({"difference_of_gains": [apart], "audit": pa.table({"code": []})})
     assert "interval [+5.0, +15.0], p = 0.001" in answer(ask)[0]
     assert "interval [−1.0, +21.0], which contains zero" in answer(ask, looks=2)[0] and "p =" not in answer(ask, 2)[0]
-    assert "this study would find 6.6 pp" in answer(ask, 2)[0]  # 3 pp times 22 over 10, the widths
+    assert "this study would find 9.0 pp" in answer(ask, 2)[0]  # 3 pp, and half of 22 − 10, the widths
     assert caveats(ask)[0] == "First look at this question in this store."
     assert caveats(ask, "Not registered before sampling.", 2)[0].startswith("Not registered before sampling. Look 2 at")
 

@@ -33,8 +33,9 @@ PAIR: Row = {
 LEVEL: Row = {"row": "level", "label": "panel", "arm": "panel", "other": None, "before_rate": 0.5, "after_rate": 0.625}
 LEVEL |= {"gain": 0.125, "gain_low": 0.05, "gain_high": 0.2, "detectable_gain": None, "holds_for": None, "n": 40}
 LEVEL |= {"p_adjusted": None, "budget": 1600, "method": "majority", "tokens": None, "against": "first"}
+LEVEL |= {"rollouts": 16.0}
 FORM: Row = {"no_answer": 0.99, "invalid_tags": 1.0, "truncated": 0.6, "accuracy": 0.0, "taught": False, "seed": None}
-FORM |= {"rollouts": 320}
+FORM |= {"rollouts": 320, "no_answer_truncated": 0}
 ARM: Row = {"arm": "panel", "problems": 50, "variance": 40, "diversity_before": 0.15, "tokens_per_correct": 37.0}
 ARM |= {"no_answer": 0.0, "invalid_tags": 0.02, "truncated": 0.0}
 
@@ -47,7 +48,8 @@ def asked(**tables: list[Row]) -> Callable[[str], pa.Table]:
 GAIN_OF_10: Row = {"more_gain": -0.1, "more_gain_low": -0.15, "more_gain_high": -0.05, "p_adjusted": 0.001}
 UNDECIDED = "Undecided: panel gained 0.1 points more than thinking (95 % interval −5.6 to +5.8)."
 ADAPTERS = "100 held-out problems. This holds for these adapters, not the recipe."
-FOUND = f"A difference of 8 points would have been found. {ADAPTERS}"
+FOUND = f"A true difference of 8 points would be found in 4 of 5 such studies. {ADAPTERS}"
+TOO_SMALL = "This study is too small to find any difference."
 UNKNOWN: Row = {"more_gain_low": None, "more_gain_high": None, "reason": "every problem gains the same"}
 
 
@@ -61,7 +63,7 @@ UNKNOWN: Row = {"more_gain_low": None, "more_gain_high": None, "reason": "every 
             "No difference: panel and thinking gain the same to within 2 points (equivalence test at 5 %).",
             ADAPTERS,
         ),
-        ({"detectable_gain": None}, UNDECIDED, f"This study is too small to find any difference. {ADAPTERS}"),
+        ({"detectable_gain": None}, UNDECIDED, f"{TOO_SMALL} {ADAPTERS}"),
         (
             UNKNOWN,
             "Not compared: the difference of panel and thinking has no interval.",
@@ -86,11 +88,12 @@ def test_several_arms_are_told_by_the_pair_that_differs() -> None:
     found = headline(asked(difference_of_gains=[PAIR, PAIR | far]), ())
     assert found.verdict == "panel gained 20 points more than plain (95 % interval +10.0 to +30.0)."
     assert found.holds.startswith("1 of the 2 pairs of arms is decided.")
-    none = headline(asked(difference_of_gains=[PAIR, PAIR | {"other": "plain"}]), ())
+    none = headline(asked(difference_of_gains=[PAIR, PAIR | {"other": "plain", "detectable_gain": 0.1016}]), ())
     assert none.verdict.startswith(
         "Undecided for all 2 pairs of arms; the largest difference: panel gained 0.1 points more"
     )
-    assert none.holds == FOUND and len(none.verdict.split()) <= 25
+    by_pair = "A true difference of 8 to 10.2 points, by pair, would be found in 4 of 5 such studies."
+    assert none.holds == f"{by_pair} {ADAPTERS}" and len(none.verdict.split()) <= 25
 
 
 @pytest.mark.parametrize(("end", "printed"), [(0.00036, "+0.04"), (-0.0004, "−0.04"), (0.0011, "+0.1")])
@@ -124,21 +127,22 @@ def test_one_arm_and_none_that_was_trained() -> None:
     apart = LEVEL | {"row": "difference", "other": "plain", "after_rate": None}
     untrained = headline(asked(answer_gain=[still, other, apart]), ())
     more = "panel solves 12.5 points more than plain (95 % interval +5.0 to +20.0)."
-    assert (untrained.verdict, untrained.holds) == (more, "Nothing was trained. 40 held-out problems.")
+    assert (untrained.verdict, untrained.holds) == (more, f"{TOO_SMALL} Nothing was trained. 40 held-out problems.")
     assert untrained.tiles == ()
 
 
 def test_a_question_about_width_of_untrained_arms_is_answered_by_widths() -> None:
     wide = {"row": "level", "label": "panel", "arm": "panel", "after_width": 0.133, "other": None, "n": 40}
-    wide |= dict.fromkeys(("difference", "difference_low", "difference_high", "holds_for"))
+    wide |= dict.fromkeys(("difference", "difference_low", "difference_high", "detectable_difference", "holds_for"))
     apart = wide | {"row": "difference", "label": "panel − thinking", "other": "thinking", "after_width": None}
-    apart |= {"difference": 0.063, "difference_low": 0.041, "difference_high": 0.085}
+    apart |= {"difference": 0.063, "difference_low": 0.041, "difference_high": 0.085, "detectable_difference": 0.025}
     solved = LEVEL | {"row": "difference", "other": "thinking", "gain": 0.003, "gain_low": -0.08, "gain_high": 0.09}
     tables = {"answer_width": [wide, apart], "answer_gain": [solved]}
     found = headline(asked(**tables), ("diversities",), asks="is the panel wider?")
     assert found.verdict == "panel is wider than thinking by 0.063 (95 % interval +0.041 to +0.085)."
     accuracy = "Accuracy: undecided, panel solves 0.3 points more than thinking (95 % interval −8.0 to +9.0)."
-    assert found.holds == f"{accuracy} Nothing was trained. 40 held-out problems."
+    least = "A true difference of 0.025 would be found in 4 of 5 such studies."
+    assert found.holds == f"{least} {accuracy} Nothing was trained. 40 held-out problems."
     tables["answer_width"][1] |= {"difference_low": -0.01}
     assert headline(asked(**tables), ("diversities",), asks="width?").verdict.startswith("Undecided: panel is wider")
     trained = headline(asked(difference_of_gains=[PAIR]), ("diversities", "trainings"), asks="is the panel wider?")
@@ -151,15 +155,18 @@ def test_arms_that_break_the_format_are_not_compared() -> None:
         for arm in ("panel", "thinking", "plain")
         for sampled, rollouts in (("screening", 96), ("held-out, trained", 32))
     ]
-    form[3] |= {"no_answer": 0.75}
+    form[3] |= {"no_answer": 0.75, "no_answer_truncated": 18}
     pairs = [PAIR, PAIR | {"other": "plain"}]
     drawn = [LEVEL | {"row": "difference", "label": f"panel − {row['other']}", "other": row["other"]} for row in pairs]
     summary = [ARM | {"arm": arm} for arm in ("panel", "thinking", "plain")]
-    tables = {"difference_of_gains": pairs, "answer_gain": drawn, "summary": summary}
+    tables = {"difference_of_gains": pairs, "answer_gain": [LEVEL, *drawn], "summary": summary}
     found = headline(asked(**tables, form=form), ())
     shares = "99 % of panel, 75 % of thinking and 99 % of plain"
     assert found.verdict == f"Not compared: of 32 held-out rollouts each, {shares} give no answer."
-    assert found.holds.endswith("'varband store show mine --completions 3 --failed'.")
+    cut = "Of those without an answer, 0 of panel's 32, 18 of thinking's 24 and 0 of plain's 32 were cut off"
+    rule = "Arms are compared only if at least half of the rollouts answer."
+    look = "To read completions: 'varband store show mine --completions 3 --failed'."
+    assert found.holds == f"{cut} at max_tokens. {rule} 40 held-out problems. {look}"
     assert found.withheld == ("panel − thinking", "panel − plain")
     assert found.tiles[-1].values[1] == ("thinking", "75 %")
     assert found.tiles[-1].words == "of 32 held-out rollouts each give no answer"
@@ -169,17 +176,19 @@ def test_arms_that_break_the_format_are_not_compared() -> None:
 
 OWN, ENDS = "than the study's own objective", "(95 % interval +5.0 to +20.0)."
 OVER = LEVEL | {"row": "difference", "other": "max_rl", "gain": 0.06, "p_adjusted": 0.2}
+OVER |= {"detectable_gain": 0.05}
 FURTHER = OVER | {"other": "pkpo", "gain": -0.08, "gain_low": -0.2, "gain_high": 0.04}
+FIVE = "A true difference of 5 points would be found in 4 of 5 such studies."
 
 
 @pytest.mark.parametrize(
     ("rows", "verdict", "holds"),
     [
-        ([OVER], f"Undecided: max_rl gained 6 points more {OWN} {ENDS}", "40 held-out problems."),
+        ([OVER], f"Undecided: max_rl gained 6 points more {OWN} {ENDS}", f"{FIVE} 40 held-out problems."),
         (
             [OVER, FURTHER],
             f"Undecided: max_rl gained 6 points more and pkpo 8 points less {OWN}; all intervals contain 0.",
-            "40 held-out problems.",
+            f"{FIVE} 40 held-out problems.",
         ),
         (
             [OVER, FURTHER | {"gain": -0.1, "gain_high": -0.05, "p_adjusted": 0.01}],
@@ -206,7 +215,7 @@ def test_objectives_answer_their_own_question_in_the_order_of_the_study(
     assert len(found.verdict.split()) <= 25
 
 
-METHODS = [LEVEL | {"label": "one rollout", "method": "first", "tokens": 31.0}]
+METHODS = [LEVEL | {"label": "one rollout", "method": "first", "tokens": 31.0, "rollouts": 1.0}]
 METHODS += [LEVEL | {"label": name, "method": name, "tokens": 248.0} for name in ("majority", "likeliest")]
 
 
@@ -217,7 +226,8 @@ def test_a_search_is_told_with_its_cost_and_the_two_best_methods() -> None:
     cost = "for 248 tokens a problem against 31."
     assert found.verdict == f"majority solves 12.5 points more than one rollout {ENDS.removesuffix('.')}, {cost}"
     best = "The best two: undecided, likeliest solves 2.5 points more than majority (95 % interval −5.0 to +10.0)."
-    assert found.holds == f"{best} A method may spend 1,600 tokens a problem. 40 held-out problems."
+    drew = "majority drew 16 rollouts a problem: 248 of 1,600 allowed tokens, prompts included."
+    assert found.holds == f"{drew} {best} {TOO_SMALL} 40 held-out problems."
     assert len(found.verdict.split()) <= 25
     (spent,) = (tile.values for tile in found.tiles if tile.title.startswith("Cost"))
     assert spent == (("one rollout", "31"), ("majority", "248"), ("likeliest", "248"))
@@ -231,17 +241,26 @@ def test_a_question_that_names_a_method_or_an_objective_is_answered_by_that_one(
     assert search.verdict.startswith("majority solves 12.5 points more")
     objectives = headline(asked(answer_objectives=[LEVEL, one, best]), ("objectives",), asks=question)
     assert objectives.verdict.startswith("majority gained 12.5 points more than the study's own objective")
+    assert "Also likeliest gained 20 points more" in objectives.holds
+
+
+def test_objectives_that_the_question_names_come_first() -> None:
+    rows = [OVER, FURTHER, OVER | {"other": "best_of_four", "gain": -0.01}]
+    question = "Does PKPO, or the best of four, gain more?"
+    found = headline(asked(answer_objectives=[LEVEL, *rows]), ("objectives",), asks=question)
+    first = "Undecided: pkpo gained 8 points less and best_of_four 1 point less than the study's own objective"
+    assert found.verdict == f"{first}; also max_rl 6 points more; all intervals contain 0."
+    assert len(found.verdict.split()) <= 25
 
 
 def test_a_question_about_the_width_of_an_objective_is_answered_by_its_correct_ways() -> None:
-    ways = {"arm": "panel", "objective": "majority", "metric": "right ways among 8", "after": 2.0, "p_adjusted": 0.2}
-    ways |= {"over_baseline": 0.25, "over_low": -0.1, "over_high": 0.6}
-    pair = LEVEL | {"row": "difference", "other": "majority"}
-    tables = {"answer_objectives": [LEVEL, pair], "objectives": [ways]}
+    ways = LEVEL | {"row": "difference", "other": "majority", "difference": 0.25, "detectable_difference": 0.5}
+    ways |= {"difference_low": -0.1, "difference_high": 0.6, "gain_low": None}
+    tables = {"answer_objectives": [LEVEL, LEVEL | {"row": "difference", "other": "majority"}], "answer_ways": [ways]}
     found = headline(asked(**tables), ("objectives",), asks="does it keep its width?")
     assert found.verdict.startswith("Undecided: majority finds 0.25 more correct ways among 8")
-    assert found.holds.startswith("majority gained 12.5 points more")
-    assert len(found.verdict.split()) <= 26
+    assert found.holds.startswith("A true difference of 0.50 would be found in 4 of 5 such studies. Accuracy: majority")
+    assert len(found.verdict.split()) <= 25
 
 
 def test_objectives_within_the_margin_do_not_differ() -> None:
@@ -275,5 +294,9 @@ def test_tiles_the_audit_and_a_training_that_could_hardly_teach() -> None:
     assert (form.values[0], form.words) == (("panel", "2 %"), "of 320 held-out rollouts each; answers are in form")
     assert found.audit == "The audit has 2 findings about the design: one training seed only (both arms)."
     assert "No rollout in the training of panel was correct. Each step of panel trained on 1 problem." in found.holds
+    tables["band_tests"] = [ratio, ratio | {"other": "plain"}, ratio | {"arm": "plain", "low": 0.9}]
+    assert headline(asked(**tables), ()).tiles[0].words == "panel has most"
+    tables["band_tests"] = [row | {"low": 0.9} for row in tables["band_tests"]]
+    assert headline(asked(**tables), ()).tiles[0].words == "undecided for every pair"
     tables["form"] = [row | {"no_answer": 0.33} for row in tables["form"]]
     assert headline(asked(**tables), ()).tiles[-1].words == "of 320 held-out rollouts each give no answer"

@@ -44,9 +44,15 @@ def test_the_report_has_the_parts_of_each_objectives_reward_and_its_lengths() ->
 def test_a_legend_names_only_the_marks_that_are_drawn() -> None:
     figure = FIGURES["answer_gain"]
     untrained = {"row": "level", "before_rate": None, "after_rate": 0.5, "gain": None, "detectable_gain": None}
-    words = figure.explained([untrained])
-    assert "Filled" in words and words.endswith(figure.caption)
-    assert not any(mark in words for mark in ("Hollow", "dots", "Below", "Grey"))
+    assert figure.explained([untrained]) == "Filled: the model, without training."
+    trained = untrained | {"before_rate": 0.5}  # its hollow mark lies below the filled one
+    assert figure.explained([trained]) == "Filled: with the last adapter."
+    assert (
+        figure.explained([trained | {"before_rate": 0.4}]) == "Hollow: before training. Filled: with the last adapter."
+    )
+    apart = {"row": "difference", "gain": 0.1, "detectable_gain": 0.2}
+    assert "more one arm solves" in figure.explained([untrained, apart])
+    assert "more one arm gained" in figure.explained([trained, apart])
 
 
 def test_the_chart_draws_the_interval_that_decides() -> None:
@@ -60,8 +66,47 @@ def test_the_chart_draws_the_interval_that_decides() -> None:
         (printed,) = asked.ask("report_difference_of_gains").to_pylist()
     assert (drawn["gain_low"], drawn["gain_high"], drawn["corrected"]) == (-0.006, 0.118, True)
     assert (printed["more_gain_low"], printed["more_gain_high"]) == (-0.006, 0.118)
-    assert drawn["detectable_gain"] == printed["detectable_gain"] == pytest.approx(0.07 * 0.124 / 0.098)
+    # the correction widens the interval; the part of the power stays
+    assert drawn["detectable_gain"] == printed["detectable_gain"] == pytest.approx(0.07 + (0.124 - 0.098) / 2)
     assert "corrected for the number of pairs" in FIGURES["answer_gain"].explained([drawn])
+
+
+@pytest.mark.parametrize(
+    ("asks", "metric", "scale", "number"),
+    [
+        ("Does it gain more?", "pass@1", 1.0, "\u22121.25 (\u22123.3 to +0.8)"),
+        ("Does it keep its width?", "right ways among 8", 8.0, "\u22120.10 (\u22120.27 to +0.06)"),
+    ],
+)
+def test_objectives_are_drawn_with_their_intervals(asks: str, metric: str, scale: float, number: str) -> None:
+    """A question about width is answered by correct ways. A difference has its interval beside it."""
+    found = {"before": 0.5, "after": 0.6, "after_low": 0.5, "after_high": 0.7, "n": 40}
+    over = {"over_baseline": -0.0125, "over_low": -0.025, "over_high": 0.0, "corrected_low": -0.0333}
+    over |= {"corrected_high": 0.008, "detectable": 0.03}
+    rows = [
+        {"arm": "panel", "objective": name, "metric": metric}
+        | {column: value if column == "n" else scale * value for column, value in columns.items()}
+        for name, columns in (("as the study has it", found), ("brevity", found | over))
+    ]
+    figure = answer_figure(["objectives", "trainings"], asks)
+    tables = {"objectives": pa.Table.from_pylist(rows, schema=Objectives.schema)}
+    with views({}, helper_tables({}, ["panel"]) | tables) as asked:
+        table = asked.ask(figure.query)
+    assert figure.chart
+    own, brevity, apart = table.to_pylist()
+    assert (own["label"], brevity["label"], apart["label"]) == ("own objective", "brevity", "brevity − own")
+    assert (own[f"{figure.chart.x}_low"], own[f"{figure.chart.x}_high"]) == (scale * 0.5, scale * 0.7)
+    assert apart[f"detectable_{figure.chart.y}"] == pytest.approx(scale * (0.03 + (0.0413 - 0.025) / 2))
+    (drawing,) = specs_of(figure.chart, table, ["panel"])
+    assert drawing["vconcat"][1]["data"]["values"][0]["number"] == number
+
+
+def test_where_nothing_is_solved_the_chart_counts_rollouts() -> None:
+    row = {"row": "level", "label": "tutor", "arm": "tutor", "before_rate": 0.0, "after_rate": 0.0, "gain": 0.0}
+    figure = FIGURES["answer_gain"]
+    assert figure.chart
+    (drawing,) = specs_of(figure.chart, pa.Table.from_pylist([row | {"rollouts": 32}]), ["tutor"])
+    assert drawing["vconcat"][0]["data"]["values"][0]["number"] == "0 of 32 correct"
 
 
 def test_the_width_of_untrained_arms_is_drawn_for_a_question_about_it() -> None:
@@ -71,10 +116,12 @@ def test_the_width_of_untrained_arms_is_drawn_for_a_question_about_it() -> None:
     refs = {"final": ["rollouts-a", "rollouts-b"], "diversities": ["diversity-a", "diversity-b"]}
     final = [{"ref": ref, "arm": arm, "step": 0} for ref, arm in zip(refs["final"], ARMS, strict=True)]
     widths = [
-        {"ref": ref, "problem_id": f"p{n}", "window": "whole", "diversity": at + n / 100}
+        {"ref": ref, "problem_id": f"p{n}", "window": "whole", "diversity": at + n / 100, "n": 8}
         for ref, at in zip(refs["diversities"], (0.1, 0.3), strict=True)
         for n in range(5)
     ]
+    widths += [widths[0] | {"problem_id": "unequal", "diversity": 0.9, "n": 7}]  # the other arm has 8 traces of it
+    widths += [widths[-1] | {"ref": "diversity-b", "n": 8}]
     apart = {"metric": "diversity", "basis": "equal_n", "window": "whole", "arm": "panel", "step": 0, "n": 5}
     apart |= {"other": "thinking", "other_step": 0, "difference": -0.2, "low": -0.3, "high": -0.1}
     tables = {

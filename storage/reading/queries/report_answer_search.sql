@@ -2,9 +2,7 @@
 section = "answer"
 place = 30
 title = "Accuracy of search methods within the largest budget"
-caption = """
-Each method may spend the whole budget on a problem; one rollout answers with the first. The tokens that each spent \
-are below."""
+caption = "Each method may spend the whole budget on a problem; one rollout answers with the first. Tokens include prompts."
 sources = ["search_curves", "search_contrasts"]
 [chart]
 kind = "levels"
@@ -13,14 +11,15 @@ y = "gain"
 x_name = "held-out accuracy, %"
 y_name = "difference, points"
 [legend]
-before_rate = "Hollow: before training."
-after_rate = "Filled: the last adapter, or the model if nothing was trained."
+hollow = "Hollow: before training."
+trained = "Filled: with the last adapter."
+untrained = "Filled: the model, without training."
 after_rate_low = "Thick line: 95 % interval."
-gain_of_pair = """
+difference = """
 Below: how much more one method solves than another, with its 95 % interval. A pair whose interval contains 0 is \
 undecided."""
 corrected = "These intervals are corrected for the number of comparisons."
-detectable_gain = "Grey: differences that this study is too small to find."
+detectable_gain = "Grey: true differences found in fewer than 4 of 5 such studies."
 */
 -- One row per arm and method; one per method against one rollout; one for the best method against the second best.
 -- The base method has the name first, or first with a width.
@@ -53,7 +52,7 @@ contrasts as (
 select 'level' as row, a.head || a.called as label, a.arm, null as other, b.estimate as before_rate,
     a.estimate as after_rate, a.low as after_rate_low, a.high as after_rate_high, a.estimate - b.estimate as gain,
     null::double as gain_low, null::double as gain_high, null::double as detectable_gain, null::double as p_adjusted,
-    a.holds_for, a.n, a.budget, a.method, a.tokens, place
+    a.holds_for, a.n, a.budget, a.method, a.tokens, a.rollouts, place
 from after a join arms using (arm)
 left join largest b on b.arm = a.arm and b.method = a.method and b.step <> a.step
     and b.step = (select first from steps s where s.arm = a.arm)
@@ -61,7 +60,7 @@ union all by name
 select 'difference' as row, p.head || p.called || ' − ' || p.than as label, p.arm, p.method as other, p.against,
     c.estimate as gain, coalesce(corrected_low, low) as gain_low, coalesce(corrected_high, high) as gain_high,
     if(corrected_low <> low, true, null) as corrected,
-    detectable * coalesce((corrected_high - corrected_low) / nullif(high - low, 0), 1) as detectable_gain,
+    detectable + coalesce((corrected_high - corrected_low) - (high - low), 0) / 2 as detectable_gain,
     c.p_adjusted, c.holds_for, c.n, c.budget, p.method, place
 from pairs p join contrasts c on c.arm = p.arm and c.step = p.step and c.method = p.method and c.other_method = p.against
 join arms on arms.arm = p.arm

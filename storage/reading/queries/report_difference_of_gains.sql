@@ -15,7 +15,7 @@ empty = "there is one arm only, or nothing was trained."
 select g.arm, g.other, g.source, g.gain, g.other_gain, g.estimate as more_gain,
     coalesce(g.corrected_low, g.low) as more_gain_low, coalesce(g.corrected_high, g.high) as more_gain_high,
     g.sequence_low, g.sequence_high, g.p_value, g.p_adjusted, g.p_equivalent, g.p_equivalent_corrected,
-    g.detectable * coalesce((g.corrected_high - g.corrected_low) / nullif(g.high - g.low, 0), 1) as detectable_gain,
+    g.detectable + coalesce((g.corrected_high - g.corrected_low) - (g.high - g.low), 0) / 2 as detectable_gain,
     g.n, g.seeds, g.holds_for, g.reason
 from gain_differences g join arms a using (arm) join arms o on o.arm = g.other
 where g.source = 'all' or g.n >= 30
