@@ -146,7 +146,7 @@ def prompt_lines(study: Study, store: Store, planned: Sequence[Planned]) -> Iter
 
 
 def error_as_line(lines: Iterator[str], who: str) -> Iterator[str]:
-    """Yield the lines. If they raise an error, yield it as a line of the plan."""
+    """Yield the lines. If the lines raise an error, yield the error as a line of the plan."""
     try:
         yield from lines
     except UserError as refused:

@@ -82,7 +82,7 @@ class Claims:
             time.sleep(max(POLL_SECONDS, leases.poll))
 
     def _made(self, piece: Piece) -> UserError | None:
-        """Make a piece, unless another process has made it. Return its error. A stop is raised."""
+        """Make a piece, unless another process has made it. Return the error of the piece. A stop is raised."""
         self._arm = piece.arm
         try:
             step = next(step for step in self.current.steps if step.ref == piece.ref)

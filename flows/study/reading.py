@@ -132,8 +132,9 @@ def _adapter(kind: type[T]) -> TypeAdapter[T]:
 
 
 def _fault(kind: type, error: ErrorDetails, table: Any, path: Path) -> Fault:
-    """Return the mistake that a pydantic error describes. In its path, the position in a list of named tables becomes
-    the table's name. Positions in other lists count from 1. An element of a list of values has the path of the list."""
+    """Return the mistake that a pydantic error describes. In the path of the mistake, the position in a list of named
+    tables becomes the table's name. Positions in other lists count from 1. An element of a list of values has the path
+    of the list."""
     within, record, words = list(path), kind, sentence(error)
     for part in (part for part in error["loc"] if part != "[key]"):
         hints = get_type_hints(record)

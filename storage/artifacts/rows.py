@@ -41,7 +41,8 @@ def columns(*declared: str) -> pa.Schema:
 
 
 def nullable(*declared: str) -> pa.Schema:
-    """Build a schema whose columns all allow null. In its tables `reason` says why a value is missing."""
+    """Build a schema whose columns all allow null. Such tables have a column `reason`, which says why a value is
+    missing."""
     return pa.schema([field.with_nullable(True) for field in columns(*declared)])
 
 

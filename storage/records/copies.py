@@ -171,7 +171,7 @@ def _copy_ledger(source: Path, target: Path, chosen: list[Ref] | None) -> Iterat
 
 
 def _copied(source: Path, target: Path, *patterns: str, newer: Callable[[os.stat_result], int] | None = None) -> int:
-    """Copy matching files, JSON last because it completes a checkpoint. Return their bytes. newer: see `_copy_file`."""
+    """Copy matching files, JSON last because it completes a checkpoint. Return the bytes. newer: see `_copy_file`."""
     found = (path for pattern in patterns for path in source.glob(pattern) if path.is_file() and path.suffix != ".tmp")
     ordered = sorted(found, key=lambda path: (path.suffix == ".json", path))
     return sum(_copy_file(source, target, path.relative_to(source), newer) for path in ordered)

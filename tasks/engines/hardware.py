@@ -210,9 +210,9 @@ def release_memory() -> None:
     """Return unused GPU memory of this process to the driver, and exclude present objects from garbage collection until
     the next call.
 
-    PyTorch keeps freed memory (20 to 35 GB after training a 1.5B model). Call this before another process or engine
-    needs memory; it first frees tensors in reference cycles. Call it also after loading an engine or learner, even in
-    another process, because each full collection of the libraries' objects took 0.5 to 0.75 s.
+    PyTorch keeps freed memory (20 to 35 GB after training a 1.5B model). Call this function before another process or
+    engine needs memory; tensors in reference cycles are freed first. Call this function also after loading an engine or
+    learner, even in another process, because each full collection of the libraries' objects took 0.5 to 0.75 s.
     """
     if "torch" in sys.modules:
         import torch

@@ -36,10 +36,11 @@ NUMBERS = ("correct", "num_tokens", "num_chars", "coverage")
 def diversity_of(embeddings: pa.Table) -> pa.Table:
     """Return one row per problem, policy and window. Values are None, with a reason, for fewer than two traces.
 
-    These do not depend on n: diversity (mean pairwise cosine distance), spread (trace of the covariance), vendi_of_4
-    (effective number of distinct traces among 4), length_cv (with n − 1). This depends on n: clusters (DBSCAN eps 0.25,
-    min 2, noise counted, as published). coverage: mean share of a trace that the encoder saw. num_tokens, num_chars:
-    means. A window of a fixed number of tokens includes only traces that are longer than the window.
+    Measures that do not depend on n: diversity (mean pairwise cosine distance), spread (trace of the covariance),
+    vendi_of_4 (effective number of distinct traces among 4), length_cv (with n − 1). A measure that depends on n:
+    clusters (DBSCAN eps 0.25, min 2, noise counted, as published). coverage: mean share of a trace that the encoder
+    saw. num_tokens, num_chars: means. A window of a fixed number of tokens includes only traces that are longer than
+    the window.
     """
     own = embeddings.filter(pc.field("window") != REWORDED)
     if own.num_rows == 0:

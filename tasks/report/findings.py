@@ -452,8 +452,8 @@ def _of_two(row: Row, gaps: Sequence[Row], form: Form, trained: bool) -> str:
 
 def _closing(row: Row, gaps: Sequence[Row]) -> str:
     """Return the end of the sentence on two policies' diversity: how much the gap in pass@k narrows with k, and how
-    much of that a constant shift of logits does not explain. Only that part counts as diversity. row: the comparison
-    of their diversity."""
+    much of that a constant shift of logits does not explain. Only the unexplained part counts as diversity. row: the
+    comparison of their diversity."""
     ends = {(row["arm"], row["step"]), (row["other"], row["other_step"])}
     theirs = [g for g in gaps if {(g["arm"], g["step"]), (g["other"], g["other_step"])} == ends]
     found = {g["metric"]: g for g in theirs if g["estimate"] is not None}

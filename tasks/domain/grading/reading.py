@@ -222,7 +222,8 @@ def in_digits(text: str) -> str:
 
 
 def _digits(found: re.Match[str]) -> str:
-    """Return the match in digits. Return it unchanged if its words are no number, or if words and digits differ."""
+    """Return the match in digits. Return the match unchanged if its words are no number, or if words and digits
+    differ."""
     words, after = found["words"], found["after"] or ""
     spelt = [
         number_in_words(part) for part in ([words] if number_in_words(words) is not None else words.split(" and "))

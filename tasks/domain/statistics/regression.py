@@ -20,9 +20,9 @@ def slope(outcome_SN: np.ndarray, fixed: Sequence[np.ndarray], group_N: np.ndarr
     """Return the slope of the outcome (averaged over seeds) on the first column of `fixed`, or a reason for none.
 
     The other columns and an intercept are held fixed. Each group (a problem, or its near-duplicates) has a random
-    intercept, estimated by restricted maximum likelihood. If that has no solution, or every group has one row, use
-    least squares with errors clustered by group. The variance of the slope between seeds is added, as far as it exceeds
-    their residual variance. Intervals use Student's t.
+    intercept, estimated by restricted maximum likelihood. If this estimate has no solution, or every group has one row,
+    use least squares with errors clustered by group. The variance of the slope between seeds is added, as far as it
+    exceeds their residual variance. Intervals use Student's t.
 
     >>> x = np.arange(8.0); one = slope(2 * x[None] + np.tile([0.1, -0.1, -0.1, 0.1], 2), [x], np.arange(8) // 2)
     >>> round(one["estimate"], 1), one["low"] < 2 < one["high"]

@@ -203,7 +203,7 @@ class Adapters:
             return self.policy.score(groups, temperature, second if critic else weights, base=base)
 
     def written(self) -> None:
-        """Wait until the adapter is written. Before that, weights must not change and no later checkpoint may be
+        """Wait until the adapter is written. Until then, weights must not change and no later checkpoint may be
         written: after a kill, a resumed run would take a half-written file for an adapter."""
         if self._writing is not None:
             writing, self._writing = self._writing, None

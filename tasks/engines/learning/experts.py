@@ -274,7 +274,7 @@ class MergedExperts:
         self.finish_begun()
 
     def finish_begun(self) -> None:
-        """Wait for a running merge. Before its end, A and B must not change."""
+        """Wait for a running merge. Before the merge ends, A and B must not change."""
         if self._under_way is not None:
             under_way, self._under_way = self._under_way, None
             under_way.result()
