@@ -111,6 +111,9 @@ COMPLETIONS = """
 
 def _show_completions(root: Path, ref: str, number: int, failed: bool, as_json: bool) -> None:
     named, statement = of_study(root, ref), COMPLETIONS.format(failed=failed, number=number)
+    if not any(one.kind in ("rollouts", "report") and Store(root).has(one) for one in named):
+        ledger = "select verdict, finish, right(completion, 300) as ends from ledger limit 3"
+        raise UserError(f'{ref} has no whole screening or evaluation yet; its rollouts: `varband store sql "{ledger}"`')
     if named and named[0].kind == "rollouts" and len(named) == 1:
         rows = query(statement, rollouts=Store(root).read(named[0])).to_pylist()
     else:

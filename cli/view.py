@@ -33,7 +33,7 @@ from storage.reading.figures import is_share
 from storage.reading.query_cache import ask
 from storage.reading.recorded import answering, first_screen, question_of
 from storage.sql import query
-from tasks.metering import OCCUPYING
+from tasks.metering import OCCUPYING, SAMPLING
 from tasks.stage import Progress as Event
 
 #: Seconds between two progress lines in a pipe.
@@ -56,7 +56,7 @@ class Watch:
         self.to_make: set[Ref] = set()
         self._printed: dict[Ref, float] = {}
         self._step: dict[Ref, Event] = {}
-        self._waiting: dict[Ref, tuple[str, float]] = {}
+        self._waiting: dict[Ref, tuple[str, str, float]] = {}
         self._ended = threading.Event()
         self._live = Live(console=self.console, transient=True, get_renderable=lambda: self._bars)
 
@@ -72,11 +72,11 @@ class Watch:
         self._live.stop()
 
     def _tick(self) -> None:
-        """In a pipe, print every PIPED_SECONDS how long each stage has been waiting for its engine."""
+        """In a pipe, print every PIPED_SECONDS how long each stage has waited for its engine or its first rollouts."""
         while not self._ended.wait(PIPED_SECONDS):
-            for title, began in [*self._waiting.values()]:
+            for title, why, began in [*self._waiting.values()]:
                 seconds = time.monotonic() - began
-                self.console.print(f"  {title}: waiting for the engine, {seconds:.0f} s", markup=False, soft_wrap=True)
+                self.console.print(f"  {title}: {why}, {seconds:.0f} s", markup=False, soft_wrap=True)
 
     def on_progress(self, event: Event) -> None:
         self._waiting.pop(event.ref, None)
@@ -84,8 +84,11 @@ class Watch:
             case "started":
                 waits = "waiting for the engine" if event.ref.kind in OCCUPYING else ""
                 if waits:
-                    self._waiting[event.ref] = event.title, time.monotonic()
+                    self._waiting[event.ref] = event.title, waits, time.monotonic()
                 self._bar[event.ref] = self._bars.add_task(event.title, total=None, unit="", detail=waits)
+            case "advanced" if event.ref in self._bar and event.detail.startswith(SAMPLING):
+                self._waiting[event.ref] = event.title, SAMPLING, time.monotonic()
+                self._bars.update(self._bar[event.ref], completed=event.done, total=event.total, detail=SAMPLING)
             case "advanced" if event.ref in self._bar:
                 detail = "" if event.unit == "steps" else event.detail  # each step has its own line
                 how = {"completed": event.done, "total": event.total, "unit": event.unit, "detail": detail}
@@ -120,6 +123,8 @@ class Watch:
             if last := self._step.get(event.ref):
                 ended = last.done >= last.total
                 words = f"evaluation · {words}" if ended else f"step {last.done + 1:,} of {last.total:,} · {words}"
+            elif event.ref.kind == "training":
+                words = f"before step 1 · {words}"
         self._printed[event.ref] = now
         self.console.print(f"  {event.title}: {words}", markup=False, soft_wrap=True)
 
@@ -160,7 +165,7 @@ def show_result(watch: Watch, name: str, store: Store, report: Ref, stages: int,
     for line in level_lines(store, report):
         watch.console.print(line, markup=False)
     watch.console.print(f"[bold]{watch.made}[/] of {stages} stages made in {seconds:.1f} s")
-    watch.console.print(f"report: {page}; its numbers: varband report --query summary", soft_wrap=True)
+    watch.console.print(f"report: {page}; its numbers: varband report {report} --query summary", soft_wrap=True)
 
 
 #: Number of columns of a terminal that 100 % takes.

@@ -29,6 +29,8 @@ from tasks.stage import Progress
 
 #: Kinds of artifacts that need an accelerator.
 OCCUPYING = frozenset({"rollouts", "training", "embeddings", "searches"})
+#: What a stage reports between its engine's start and its first rollouts.
+SAMPLING = "no rollout has ended yet"
 #: Kinds of artifacts that a remote engine can sample.
 SAMPLED = frozenset({"rollouts", "searches"})
 #: If fewer rollouts than this fit the budget, the run pauses.

@@ -35,7 +35,7 @@ from tasks.engines.sampling.sampler import (
 )
 from tasks.evidence import base_of
 from tasks.grading import actively_graded
-from tasks.metering import meter
+from tasks.metering import SAMPLING, meter
 from tasks.stage import ledger, making, progress, store, toolbox
 
 #: If a larger share of rollouts has no answer, sampling reports it.
@@ -192,6 +192,8 @@ def _sampled(
     if not sampled_before:
         how = f"sampled by {generator.name} {generator.version}: {generator.serving}"
         progress(0, len(requested), "rollouts", how, event="noted")
+    if more is None:
+        progress(before, total or len(requested), "rollouts", SAMPLING)
     began, counter = time.perf_counter(), meter()
     weights = model.sha256, kv_cache, adapter and served_name(adapter)
     batch_size = None if model.served else tools.batch_size

@@ -60,6 +60,7 @@ class Forecast:
     sees: str
     warnings: tuple[str, ...]
     notes: tuple[str, ...]
+    runs: str = ""
     problems: str = ""
     on_cpu: bool = False
 
@@ -96,6 +97,7 @@ class Forecast:
             sees=detectable_gain(study.profile, estimator.problem_set(heldout, "heldout").number) if heldout else "",
             warnings=tuple(filter(None, warnings)),
             notes=tuple(filter(None, [without(study)])),
+            runs=study.in_numbers,
             problems=problems_line(study, estimator, heldout) if heldout else "",
             on_cpu=prices.device == "cpu" and study.profile.hardware.device != "cuda",
         )
@@ -112,10 +114,10 @@ class Forecast:
 
     def head(self) -> Iterator[str]:
         """Yield the sentences without notes and budget. Warnings come last."""
-        if self.problems:
-            yield self.problems
+        yield from filter(None, (self.runs, self.problems))
         todo, left = sum(p.made_here for p in self.planned), sum(p.left for p in self.planned)
-        elsewhere = f", {left} are left for another machine" if left else ""
+        report = ", the report too" if self.planned[-1].left else ""
+        elsewhere = f", {left} are left for another machine{report}" if left else ""
         yield f"{self.called}: {todo} of {len(self.planned)} stages would be made{elsewhere}"
         whole, hours = self.whole, self.whole.gpu_hours
         in_all = [f"{n.strip()} {name}" for n, name in zip(amounts(whole), IN_ALL, strict=True) if n != NONE]

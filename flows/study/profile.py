@@ -273,6 +273,11 @@ class Profile(Checked):
         return tuple(dict.fromkeys(head for arm in arms if (head := self.arm(arm).trained_as) is not None))
 
     @property
+    def borrowed(self) -> dict[str, str]:
+        """Return the arms that are evaluated with another arm's adapter, and whose it is."""
+        return {name: head for name in self.arms for head in self.heads([name]) if head != name}
+
+    @property
     def own_used(self) -> tuple[Arm, ...]:
         """Return the arms that the study both defines and uses."""
         used = {name for arm in self.arms for name in (arm, self.arm(arm).head)}

@@ -75,9 +75,13 @@ class Study:
         p = self.profile
         steps, seeds = p.training.steps, len(p.seeds)
         trains = steps and seeds and p.heads(p.arms)
-        of_seeds = f"{seeds} seed{'s' if seeds > 1 else ''}"
+        training = (
+            f"{steps} steps of training under {seeds} seed{'s' if seeds > 1 else ''}" if trains else "no training"
+        )
+        borrowed = [f"{arm} with the adapter of {head}" for arm, head in p.borrowed.items() if trains]
+        trained = ", ".join(arm for arm in p.arms if not borrowed or arm not in p.borrowed)
         return (
-            f"{', '.join(p.arms)}: {f'{steps} steps of training under {of_seeds}' if trains else 'no training'};"
+            f"{'; '.join(filter(None, [f'{trained}: {training}' if trained else training, *borrowed]))};"
             f" {p.screening.group_size} rollouts a problem at screening, {p.final.group_size} in the final evaluation"
         )
 

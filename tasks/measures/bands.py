@@ -129,11 +129,11 @@ def _ratio(live_P: np.ndarray, other_P: np.ndarray, cluster_P: np.ndarray) -> Ro
 
 @stage(Bands, version=1)
 def classify_bands(*, rollouts: Rollouts) -> pa.Table:
-    """Return the bands of one arm's screening. Schema: Bands. Report shares without an answer or valid tags."""
+    """Return the bands of one arm's screening. Schema: Bands. Report shares without an answer or the arm's form."""
     rows = store().read(rollouts, [*dict.fromkeys([*COLUMNS, *FORM_COLUMNS])])
     if rows.num_rows:
         form = form_of(rows)
-        names = {"no_answer": "without an answer", "invalid_tags": "without valid tags", "truncated": "cut off"}
+        names = {"no_answer": "without an answer", "invalid_tags": "not in the arm's form", "truncated": "cut off"}
         shares = ", ".join(f"{100 * form[name]:.1f} % {words}" for name, words in names.items())
         progress(len(rows), len(rows), detail=f"{len(rows):,} rollouts: {shares}", event="noted")
     return bands_of(rows)

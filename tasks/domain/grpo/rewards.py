@@ -145,5 +145,13 @@ def reward_mistakes(config: LearnerConfig) -> Iterator[str]:
 
 
 def by_name(given: Any) -> Any:
-    """Return the parts of a reward as a list. `--set` and the file of a base study give them as tables by name."""
-    return [{**table, "name": name} for name, table in given.items()] if isinstance(given, Mapping) else given
+    """Return the parts of a reward as a list of tables. They may be given by name, as `--set` and the file of a base
+    study do; instead of a table a weight will do, and in a list a name.
+
+    >>> by_name({"correct": 1, "length": {"weight": 0.5}}) == by_name(["correct", {"name": "length", "weight": 0.5}])
+    True
+    """
+    if isinstance(given, Mapping):
+        tables = {name: value if isinstance(value, Mapping) else {"weight": value} for name, value in given.items()}
+        return [{**table, "name": name} for name, table in tables.items()]
+    return [{"name": one} if isinstance(one, str) else one for one in given] if isinstance(given, list) else given
