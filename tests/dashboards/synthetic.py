@@ -156,6 +156,7 @@ def made_up_study(
                 profile="made-up",
                 purpose="Rows made up for tests.",
                 question="Does a wider search give more to climb?",
+                asks="does a panel gain more than thinking?",
                 model="none",
                 arms=ARMS,
                 changes=("training.steps: 40 → 4",),
