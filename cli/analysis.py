@@ -34,7 +34,7 @@ from tasks.domain.statistics.power import DIFFICULTY, Design, difficulty_of_coun
 def replay(folder: Path, root: Path | None, as_json: bool) -> None:
     """Recompute the published study from its files in FOLDER, which has data/ and reports/.
 
-    Prints whether each published figure holds, and the findings of the audit. With --json: the rows of all tables.
+    Print whether each published figure holds, and the findings of the audit. With --json, print the rows of all tables.
     """
     with tempfile.TemporaryDirectory(prefix="varband-replay-") as aside, Watch(apart=True) as watch:
         store = Store(root or Path(aside))
@@ -49,11 +49,11 @@ def replay(folder: Path, root: Path | None, as_json: bool) -> None:
 
 @click.command()
 @options.root_there
-@click.option("--claims", type=click.Path(path_type=Path), help="File of claims to check.  [default: the project's]")
+@click.option("--claims", type=click.Path(path_type=Path), help="File with claims to check.  [default: this project's]")
 @click.option("--strict", is_flag=True, help="Exit with code 1 if a claim does not hold.")
 @options.as_json
 def audit(root: Path, claims: Path | None, strict: bool, as_json: bool) -> None:
-    """Recompute every claim from a store, and check the designs behind its figures."""
+    """Recompute every claim from the store, and check the experiment designs behind the figures."""
     result = audited(Store(root), claims or CLAIMS)
     if as_json:
         options.write_json(result)
@@ -109,12 +109,12 @@ def _numbers(*names: str, most: int, default: tuple[int, ...], text: str) -> Cal
     "--seed-sd",
     type=click.FloatRange(0.0, 0.5),
     default=0.0,
-    help="Standard deviation of accuracy (or of distance) between seeds; 0.03 is 3 percentage points.",
+    help="Standard deviation between seeds, of accuracy or distance; 0.03 is 3 percentage points.",
 )
 @click.option(
     "--difficulty",
     metavar="MEAN|ARM",
-    help="Difficulty of the problems: their mean accuracy (0 to 1), or an arm of --root with rollouts before training."
+    help="Difficulty of the problems: a mean accuracy (0 to 1), or an arm of --root with rollouts before training."
     "  [default: that of the published study]",
 )
 @options.root
@@ -131,7 +131,7 @@ def power(
     as_json: bool,
     **how: Any,
 ) -> None:
-    """Simulate the power of a paired comparison of this size, and find the effect that 80 % of such studies detect."""
+    """Simulate paired comparisons of this size: print their power, and the effect that 80 % of them detect."""
     effect, simulated = how.pop("effect"), {name: how.pop(name) for name in ("alpha", "trials", "seed")}
     try:
         beta, source = _difficulty(difficulty, root)

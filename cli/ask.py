@@ -33,15 +33,15 @@ from tasks.rollouts import weights_left
     default="demo",
     show_default=True,
     shell_complete=options.studies,
-    help="Study whose arm and base model are asked.",
+    help="Study that defines the arm and the base model.",
 )
-@click.option("--arm", default="panel", show_default=True, help="Arm whose scaffold makes the prompt.")
-@click.option("--adapter", metavar="REF", help="Training artifact whose adapter answers.  [default: the base model]")
-@click.option("--step", type=click.IntRange(min=1), help="Step of the adapter.  [default: the last stored one]")
+@click.option("--arm", default="panel", show_default=True, help="Arm whose scaffold writes the prompt.")
+@click.option("--adapter", metavar="REF", help="Training whose adapter is used.  [default: the base model]")
+@click.option("--step", type=click.IntRange(min=1), help="Training step of the adapter.  [default: the last]")
 @click.option(
-    "--model", help="Base model: its name in a profile, or a folder.  [default: the adapter's, else the study's]"
+    "--model", help="Base model: its name in a profile, or a folder.  [default: that of the adapter, or of the study]"
 )
-@click.option("--gold", help="Reference answer: grade the completion against it.")
+@click.option("--gold", help="Reference answer, against which the completion is graded.")
 @click.option("--max-tokens", type=click.IntRange(min=1), default=512, help="Token limit of the completion.")
 @click.option("--temperature", type=click.FloatRange(min=0.0, max=2.0), default=1.0, help="Sampling temperature.")
 @click.option("--seed", type=int, default=0, help="Sampling seed.")
@@ -49,7 +49,7 @@ from tasks.rollouts import weights_left
 @options.root
 @options.as_json
 def ask(problem: str | None, study: str, arm: str, max_tokens: int, root: Path, **how: Any) -> None:
-    """Ask PROBLEM; without it, ask one problem after another until an empty line."""
+    """Ask a policy to solve PROBLEM. Without PROBLEM, type one problem after another; an empty line ends."""
     profile = profile_of(study)
     scaffold, model = profile.arm(arm).scaffold, how["model"] or (None if how["adapter"] else profile.base_of(arm))
     base, folder, served, rank = policy_of(root, how["adapter"], how["step"], model)
@@ -89,7 +89,7 @@ def policy_of(
     missing, or if they do not belong together."""
     if adapter is None:
         if step is not None:
-            raise UserError("--step selects one of a training's adapters, so it needs --adapter")
+            raise UserError("--step needs --adapter, because it selects one of the adapters of a training")
         folder = folder_of(model or "demo")
         return base_model(folder.name, folder), folder, None, 0
     store, ref = Store(options.check_there(root)), find(root, adapter)
@@ -110,8 +110,8 @@ def policy_of(
     base = base_model(folder.name, folder)
     if trained_on != base:
         raise UserError(
-            f"{adapter} was trained on {trained_on.name} ({trained_on.sha256[:12]}…) and {folder} is another"
-            " model: set --model to the folder of the right one"
+            f"{adapter} was trained on {trained_on.name} ({trained_on.sha256[:12]}…), but {folder} is another model:"
+            f" set --model to the folder of {trained_on.name}"
         )
     served = ServedAdapter(f"{ref} step {last}", kept[last])
     return base, folder, served, adapter_files(kept[last]).largest_rank

@@ -41,13 +41,13 @@ def export() -> None:
 @click.option("--run", metavar="RUN", help="Copy only the artifacts that this run made or needs.  [default: all]")
 @click.option("--without", type=click.Choice(["weights"]), help="Leave out the adapters of finished trainings.")
 @click.option(
-    "--renew", is_flag=True, help="Replace artifacts that TARGET has in another version, so that it becomes a backup."
+    "--renew", is_flag=True, help="Also replace artifacts that TARGET has in another version: TARGET becomes a backup."
 )
 @options.root_there
 @options.as_json
 def study(target: Path, run: str | None, without: str | None, renew: bool, root: Path, as_json: bool) -> None:
     """Copy a root, or one run of it, to TARGET. If TARGET already has some of the artifacts, only the missing ones are
-    copied. A copy without weights can be reported and audited. Commands that need the weights stop with an error."""
+    copied. You can report and audit a copy without weights; commands that need the weights stop with an error."""
     found = run_named(root, run) if run else None
     copied = copy_study(root, target, found.id if found else run, weights=without is None, renew=renew)
     light = f"; {copied.left_bytes / 1e6:.1f} MB of weights are not in {target}" if copied.left_bytes else ""
@@ -68,7 +68,7 @@ def figure(name: str, ref: str | None, form: str, output: Path, root: Path) -> N
     """Write a figure of a report: its charts as PDF or SVG, or its table for LaTeX (booktabs) with the digits that the
     report prints. For CSV: `varband report --query NAME --csv`.
 
-    NAME is a figure, REF a report (default: the newest), a run's id or a study's name.
+    NAME is the figure's name. REF is a report (default: the newest), a run's id or a study's name.
     """
     named, found = figure_named(name), report_named(root, ref)
     rows = rows_of(root, found, named.query)
@@ -80,7 +80,7 @@ def figure(name: str, ref: str | None, form: str, output: Path, root: Path) -> N
         charts = specs_of(named.chart, rows, arms)
         texts = [as_pdf(chart) if form == "pdf" else as_svg(chart, page="white").encode() for chart in charts]
     if not texts:
-        raise UserError(f"{named.name} has no chart; for its numbers: varband report --query {named.name} --csv")
+        raise UserError(f"{named.name} has no chart; print its numbers: varband report --query {named.name} --csv")
     output.mkdir(parents=True, exist_ok=True)
     for place, text in enumerate(texts, start=1):
         path = output / (f"{named.name}.{form}" if len(texts) == 1 else f"{named.name}-{place}.{form}")
@@ -99,8 +99,8 @@ def figure(name: str, ref: str | None, form: str, output: Path, root: Path) -> N
 def rollouts(ref: str, folder: Path, form: str, root: Path, as_json: bool) -> None:
     """Write graded rollouts to FOLDER: JSONL, logs of inspect, or a dataset folder for the Hugging Face hub.
 
-    REF is a report, a run or a study, of which the final evaluation is written, or one artifact of rollouts. With
-    --format hf REF may be a training: its last adapter is written, with a model card.
+    REF is one artifact of rollouts, or a report, run or study, whose final evaluation is written. With --format hf, REF
+    may also be a training; its last adapter is written with a model card.
     """
     found = find(root, ref)
     folder.mkdir(parents=True, exist_ok=True)
@@ -157,7 +157,10 @@ def track(ref: str, trackers: tuple[str, ...], root: Path) -> None:
 @export.command()
 @click.argument("ref")
 @click.option(
-    "--problems", default="", help="Problems to show, comma-separated; ids may be abbreviated.  [default: 12 problems]"
+    "--problems",
+    default="",
+    show_default="12 problems",
+    help="Problems to show, comma-separated; ids may be abbreviated.",
 )
 @click.option(
     "--set",
@@ -171,7 +174,7 @@ def track(ref: str, trackers: tuple[str, ...], root: Path) -> None:
 @options.root
 @options.as_json
 def gallery(ref: str, problems: str, rollouts: str, each: int, output: Path | None, root: Path, as_json: bool) -> None:
-    """Write an HTML page with rollouts side by side. REF is a report (it may be abbreviated)."""
+    """Write an HTML page with rollouts side by side. REF is a report's ref, which may be abbreviated."""
     from dashboards.gallery import from_report, write
 
     listed, name = [part.strip() for part in problems.split(",") if part.strip()], report_named(root, ref)
@@ -184,11 +187,11 @@ def gallery(ref: str, problems: str, rollouts: str, each: int, output: Path | No
 
 @click.command("import")
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True))
-@click.option("--arm", "arms", multiple=True, help="Name of each file's arm, or one for all files.")
+@click.option("--arm", "arms", multiple=True, help="Name of each file's arm, or one name for all files.")
 @click.option(
     "--pool",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="File with the problems and golds of imported rollouts, if their own files have none.",
+    help="File with problems and golds, if the imported files have none.",
 )
 @click.option("--name", default="imported", help="Name of the new study.")
 @options.root
@@ -199,9 +202,9 @@ def import_(
     """Import rollouts of other tools.
 
     FILES: JSONL, CSV or Parquet with a column completion, samples of lm-eval, .eval files of inspect, traces of
-    verifiers, completions of TRL, or folders of these. Each file is an arm; files with the same --arm are one. Varband
-    grades the rollouts and stores them in the ledger. NAME.toml is a study that compares the arms: `varband run
-    NAME.toml` makes its report and samples nothing.
+    verifiers, completions of TRL, or folders of these. Each file is an arm; files with the same --arm are one arm. The
+    command grades the rollouts, stores them in the ledger, and writes NAME.toml, a study that compares the arms.
+    `varband run NAME.toml` makes its report without sampling.
     """
     store = Store(root)
     store.prepare()

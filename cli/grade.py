@@ -27,7 +27,7 @@ overrides_option = click.option(
 
 @click.group()
 def grade() -> None:
-    """Grade rollouts, again or for the first time; test the grader."""
+    """Grade stored or new rollouts, and test the grader."""
 
 
 @grade.command()
@@ -38,8 +38,8 @@ def grade() -> None:
 @overrides_option
 def file(file: Path, study: str | None, overrides: Path | None) -> None:
     """Grade the completions in FILE (`-`: standard input). FILE has JSON lines with arm, completion, gold and
-    optionally finish ("length" if the completion was cut off). The arm's scaffold defines where the answer is (in tags
-    or boxed) and its kind. Prints one JSON line per row, in order: verdict, reason, answer, canonical,
+    optionally finish ("length" if the completion was cut off). The arm's scaffold defines the kind of the answer, and
+    whether it is in tags or boxed. Print one JSON line per row, in the same order: verdict, reason, answer, canonical,
     grader_version."""
     scaffolds = BUILT_IN
     if study is not None:
@@ -59,7 +59,8 @@ def file(file: Path, study: str | None, overrides: Path | None) -> None:
 @grade.command()
 @options.as_json
 def selftest(as_json: bool) -> None:
-    """Test the grader on its adversarial suite. Prints errors by family. Exit code 1 if it makes a mistake."""
+    """Test the grader on labelled adversarial answers, and print wrong verdicts by family. Exit code 1 if a verdict is
+    wrong."""
     with Graders() as graders:
         outcomes = run_selftest(graders)
         version = graders.version
@@ -92,9 +93,9 @@ def selftest(as_json: bool) -> None:
 @options.root_there
 @options.as_json
 def regrade(overrides: Path | None, root: Path, as_json: bool) -> None:
-    """Grade all stored rollouts again, without sampling. Prints changed verdicts, changed figures, and the artifacts
-    that depend on them. --overrides stays active in this root (an empty file ends it). The next `varband run` uses the
-    new verdicts; trained adapters do not change."""
+    """Grade all stored rollouts again, without sampling. Print changed verdicts, changed figures, and the artifacts
+    that depend on them. --overrides stays active in this root until you give an empty file. The next `varband run` uses
+    the new verdicts; trained adapters do not change."""
     if overrides is not None:
         put_overrides(root, _text(overrides))
     with opened(root, {}) as store:

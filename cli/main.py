@@ -57,7 +57,7 @@ class LazyGroup(click.Group):
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
 @click.version_option(package_name="varband")
 def varband() -> None:
-    """Experiments on how reasoning scaffolds train. Start with `varband run demo`."""
+    """Run experiments on how reasoning scaffolds train. Start with `varband run demo`."""
 
 
 def main() -> None:

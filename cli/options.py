@@ -35,7 +35,7 @@ class Root(click.ParamType):
 def check_there(root: Path) -> Path:
     """Return the root. Raise UserError if the root does not exist."""
     if not root.is_dir():
-        raise UserError(f"--root {root}: there is no such folder; varband run demo --root {root} makes one")
+        raise UserError(f"--root {root}: this folder does not exist; varband run demo --root {root} creates it")
     return root
 
 
@@ -73,13 +73,13 @@ engine = click.option(
     "--engine",
     type=click.Choice(ENGINES),
     default="auto",
-    help="Sampling engine; openai is a server at VARBAND_OPENAI_BASE_URL.",
+    help="Sampling engine; openai means the server at VARBAND_OPENAI_BASE_URL.",
 )
 budget = click.option(
     "--budget",
     metavar="LIMITS",
-    help="The most that the run may spend over all its attempts, e.g. tokens=2e6,gpu_hours=3,usd=20. At the limit it is"
-    " paused (exit code 75); the same command with a larger budget resumes it.",
+    help="Limits on what all attempts of the run spend together, e.g. tokens=2e6,gpu_hours=3,usd=20. At a limit the run"
+    " pauses (exit code 75); the same command with a larger budget resumes it.",
 )
 anyway = click.option(
     "--anyway", is_flag=True, help="Train even if the screening found too few usable problems or rollouts."

@@ -55,11 +55,11 @@ TEXTS = ["problem_id", "source_id", "problem"]
     default="exclude",
     help="Exclude or keep problems whose gold fails its checks.",
 )
-@click.option("--also-exclude", multiple=True, metavar="CODE", help="Also exclude problems with this finding.")
-@click.option("--limit", type=click.IntRange(1), help="Use only this many problems, the first ones.")
-@click.option("--against", multiple=True, metavar="SOURCE", help="Search this set for duplicates. May be repeated.")
-@click.option("--code", help="List all findings with this code.")
-@click.option("--heldout", type=click.IntRange(1), help="Also split the pool: held-out problems per source.")
+@click.option("--also-exclude", multiple=True, metavar="CODE", help="Also exclude problems with the finding CODE.")
+@click.option("--limit", type=click.IntRange(1), help="Use only this many problems, from the start of the pool.")
+@click.option("--against", multiple=True, metavar="SOURCE", help="Also find duplicates in this set. May be repeated.")
+@click.option("--code", help="List all findings of the checks with this code.")
+@click.option("--heldout", type=click.IntRange(1), help="Split the pool, with this many held-out problems per source.")
 @click.option("--seed", default=20260424, help="Seed of the split.")
 @options.root
 @options.as_json
@@ -74,12 +74,13 @@ def pool(
     as_json: bool,
     **policy: Any,
 ) -> None:
-    """Make a pool from SOURCES, check its golds and texts, and find duplicates: in the pool, in the known sets under
-    --data, and in sets given by --against. With --heldout also split it, and find near-duplicates across the split.
+    """Make a pool from SOURCES, check its golds and texts, and find duplicates. Duplicates are searched in the pool, in
+    the known sets under --data, and in the sets of --against. With --heldout, also split the pool and find
+    near-duplicates across the split.
 
-    SOURCES are files (JSONL, JSON, CSV, Parquet) with fields problem or question, and gold or answer; names of known
-    sets; or sets on the hub, NAME@COMMIT or OWNER/NAME@COMMIT:SPLIT. Without SOURCES the pool has the 877 olympiad
-    problems.
+    A source is a file, a known set, or a set on the hub. A file (JSONL, JSON, CSV, Parquet) has the fields problem or
+    question, and gold or answer. Write a set on the hub as NAME@COMMIT or OWNER/NAME@COMMIT:SPLIT. Without SOURCES the
+    pool has the 877 olympiad problems.
     """
     for known in (*policy["also_exclude"], *([code] if code else [])):
         check_known("code", known, CODES)

@@ -35,22 +35,22 @@ SERVER = {
 @click.option(
     "--output", "-o", type=click.Path(path_type=Path, file_okay=False), default=Path(), help="Folder to write to."
 )
-@click.option("--query", metavar="NAME", help="Print the rows of one figure instead of writing the report.")
-@click.option("--csv", "as_csv", is_flag=True, help="Print the summary, or with --query its rows, as CSV.")
+@click.option("--query", metavar="NAME", help="Print the rows of the figure NAME instead of writing the report.")
+@click.option("--csv", "as_csv", is_flag=True, help="Print the summary, or the rows of --query, as CSV.")
 @click.option(
     "--against",
     metavar="OTHER",
     multiple=True,
     shell_complete=options.runs,
-    help="Compare with another report. May be repeated.",
+    help="Compare the report with this other report. May be repeated.",
 )
 @options.root_there
 @options.as_json
 def report(
     ref: str | None, output: Path, query: str | None, as_csv: bool, against: tuple[str, ...], root: Path, as_json: bool
 ) -> None:
-    """Write the report REF (default: the newest) as HTML and Markdown. REF is a report, a
-    run's id or a study's name, and may be abbreviated."""
+    """Write the report REF (default: the newest) as HTML and Markdown. REF is a report, a run's id or a study's name;
+    it may be abbreviated."""
     found = report_named(root, ref)
     if as_csv:
         import pyarrow.csv
@@ -78,7 +78,7 @@ def report(
 def _compare(root: Path, one: str, other: str, *, as_json: bool) -> None:
     """Print the settings in which two studies differ, and their figures side by side, paired by problem."""
     if one == other:
-        raise UserError(f"--against: both sides are report {one}; choose another")
+        raise UserError(f"--against: report {one} would be compared with itself; choose another report")
     apart, rows = settings_apart(root, one, other), figures_beside(root, one, other)
     if as_json:
         options.write_json({"reports": [one, other], "settings": apart, "figures": rows.to_pylist()})
@@ -98,7 +98,7 @@ def report_named(root: Path, text: str | None) -> str:
         return str(found)
     newest = next((one.ref for one in reports(root) if one.ref.startswith("report-")), None)
     if newest is None:
-        raise UserError(f"no report under {root} yet: varband run demo makes one")
+        raise UserError(f"there is no report under {root} yet; varband run demo makes one")
     return newest
 
 
@@ -116,7 +116,7 @@ def rows_of(root: Path, report: str, query: str) -> pa.Table:
 
 @click.command()
 @click.option("--port", type=click.IntRange(1, 65535), default=8501, help="Port to listen on.")
-@click.option("--open", "browse", is_flag=True, help="Open a browser too.")
+@click.option("--open", "browse", is_flag=True, help="Also open the dashboards in a browser.")
 @options.root
 def serve(port: int, browse: bool, root: Path) -> None:
     """Open the dashboards on 127.0.0.1. The dashboards only read the store. Stop with Ctrl-C."""

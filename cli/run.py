@@ -39,9 +39,9 @@ def study_options(command: Callable[..., None]) -> Callable[..., None]:
         click.argument("profile", metavar="PROFILE|STUDY.toml", shell_complete=options.studies),
         options.root,
         click.option("--set", "settings", multiple=True, metavar="FIELD=VALUE", help=setting),
-        click.option("--name", help="Name of the study in lists of runs and reports; it changes no result."),
+        click.option("--name", help="Name of the study in lists of runs and reports. It does not affect results."),
         click.option("--data", type=folder, envvar="VARBAND_DATA", help="Folder with the problem sets."),
-        click.option("--encoder", help="Sentence encoder, in the same forms as --model."),
+        click.option("--encoder", help="Sentence encoder: a folder, OWNER/NAME@COMMIT on the hub, or sha256:…."),
         *(
             click.option(
                 one.option,
@@ -120,7 +120,7 @@ def carry_out(request: Request, root: Path, budget: Budget, *, as_json: bool, sh
 @study_options
 @options.budget
 @click.option("--slurm", is_flag=True, required=True, expose_value=False, help="Submit to Slurm.")
-@click.option("--partition", help="Partition of the jobs that make the study.")
+@click.option("--partition", help="Slurm partition of the jobs that run the study.")
 @click.option(
     "--time", "limit_of_time", help="Time limit of a job, in sbatch's format; the run continues in the next job."
 )
@@ -130,9 +130,9 @@ def carry_out(request: Request, root: Path, budget: Budget, *, as_json: bool, sh
     help="GPUs per job.  [default: as many as an arm needs; 0 if hardware.device is not cuda]",
 )
 @click.option(
-    "--jobs", type=click.IntRange(min=0), default=1, help="Jobs that share the study; 0: one for each arm and seed."
+    "--jobs", type=click.IntRange(min=0), default=1, help="Jobs that share the study; 0 for one per arm and seed."
 )
-@click.option("--sbatch", "more", multiple=True, metavar="OPTION", help="Another option of sbatch. May be repeated.")
+@click.option("--sbatch", "more", multiple=True, metavar="OPTION", help="Another option for sbatch. May be repeated.")
 @click.option("--dry-run", is_flag=True, help="Print the commands without submitting.")
 @options.as_json
 def submit(
@@ -147,7 +147,7 @@ def submit(
     as_json: bool,
     **wishes: Any,
 ) -> None:
-    """Submit a study to Slurm. Before its time limit a job pauses and is requeued; `varband runs` shows its id."""
+    """Submit a study to Slurm. A job pauses before its time limit and is requeued. `varband runs` lists the run."""
     request, store = request_of(**wishes), Store(root)
     # nodes may have no network, and a job that lacks an input would fail after hours in the queue
     study = request.study(store, planning=dry_run)
@@ -172,10 +172,10 @@ def submit(
 @click.command()
 @study_options
 @options.budget
-@click.option("--stages", is_flag=True, help="List every stage with its rollouts, tokens, GPU-hours and cost.")
+@click.option("--stages", is_flag=True, help="Also list every stage with its rollouts, tokens, GPU-hours and cost.")
 @options.as_json
 def plan(root: Path, budget: str | None, stages: bool, as_json: bool, **wishes: Any) -> None:
-    """Show what a run would make, reuse and cost, and the difference that it can detect. Makes nothing."""
+    """Show what a run would make, reuse and cost, and the smallest difference that it can detect. Nothing is made."""
     limits, store = Budget.parse(budget), Store(root)
     study = request_of(**wishes).study(store, planning=True)
     priced = Forecast.of(study, store, limits.over(study.profile.budget), Machine.here())
@@ -193,9 +193,9 @@ def plan(root: Path, budget: str | None, stages: bool, as_json: bool, **wishes: 
 @options.shared
 @options.as_json
 def resume(run: str, root: Path, budget: str | None, anyway: bool, shared: bool, as_json: bool) -> None:
-    """Resume RUN, a paused, crashed or interrupted run, given by its id (`varband runs`) or its study's name. The
-    budget is for the whole run, including earlier attempts. Limits that --budget does not name stay as they are. RUN
-    keeps the settings that it began with: after a change of the study's file, `varband run FILE` begins another run."""
+    """Resume a paused, crashed or interrupted run. RUN is its id (see `varband runs`) or its study's name. The budget
+    counts all attempts of the run. Limits that --budget does not name stay unchanged. The run keeps the settings that
+    it began with. After you change the study's file, `varband run FILE` begins another run."""
     record = run_named(root, run) or read_run(root, run)
     if record.flow_run is not None and os.environ.get("PREFECT_API_URL"):
         from flows.server.deployments import resume_suspended
@@ -213,8 +213,8 @@ def resume(run: str, root: Path, budget: str | None, anyway: bool, shared: bool,
 @options.root_there
 @options.as_json
 def runs(root: Path, as_json: bool) -> None:
-    """List the runs of this root: state, stage, spending. On a terminal, lines below the table show each run's changed
-    settings, and why it paused or failed."""
+    """List the runs of this root with state, stage and spending. On a terminal, lines below the table show the changed
+    settings of each run, and why it paused or failed."""
     found = runs_table(root)
     if as_json or not sys.stdout.isatty():
         print_table(found, as_json=as_json)

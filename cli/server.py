@@ -21,13 +21,13 @@ def server() -> None:
 
 
 @server.command()
-@click.option("--host", default="127.0.0.1", help="Address of this machine to listen on.")
+@click.option("--host", default="127.0.0.1", help="Address of this machine that the server listens on.")
 @click.option("--port", type=click.IntRange(1, 65535), default=4200, help="Port to listen on.")
-@click.option("--open", "unprotected", is_flag=True, help="Serve without a password if none is set.")
+@click.option("--open", "unprotected", is_flag=True, help="Serve without a password if no password is set.")
 def start(host: str, port: int, unprotected: bool) -> None:
-    """Start the team's Prefect server, on the database of PREFECT_API_DATABASE_CONNECTION_URL. This is `prefect server
-    start` with a password, which the first start creates, and with settings that keep runs alive while the server is
-    down. Without a password, every account of this machine could run code as this user."""
+    """Start the team's Prefect server with the database at PREFECT_API_DATABASE_CONNECTION_URL. It is `prefect server
+    start` with a password and with settings that keep runs alive while the server is down. The first start creates the
+    password. Without one, every account of this machine could run code as this user."""
     start_server(host, port, unprotected=unprotected)
 
 
@@ -40,16 +40,17 @@ def start(host: str, port: int, unprotected: bool) -> None:
     metavar="NAME=TYPE",
     help="Type of a pool's workers, e.g. gpu=docker or gpu=kubernetes. May be repeated.",
 )
-@click.option("--image", default="", help="Image of a pool of containers, NAME@sha256:….")
+@click.option("--image", default="", show_default=False, help="Image for workers in containers, as NAME@sha256:….")
 @options.as_json
 def deploy(study: str | None, pools: tuple[str, ...], image: str, as_json: bool) -> None:
-    """Register pools, queues, deployments and automations with the server at PREFECT_API_URL. May be repeated.
+    """Register pools, queues, deployments and automations with the server at PREFECT_API_URL. You can repeat this
+    command.
 
-    With STUDY.toml, also register deployments of that study, whose form holds its text, and a nightly re-evaluation of
-    its adapters.
+    With STUDY.toml, also register deployments of this study and a nightly re-evaluation of its adapters. The form of
+    the study contains the text of the file.
 
-    Deploy again to update the code and the forms in the UI that start runs. Changes made in the UI stay: pauses,
-    parameters, schedules, queues, limits. To reset a deployment, delete it in the UI and deploy again.
+    Deploy again to update the code and the start forms in the UI. Pauses, parameters, schedules, queues and limits that
+    you changed in the UI are kept. To reset a deployment, delete it in the UI and deploy again.
     """
     types = {name: of_type for name, _, of_type in (pool.partition("=") for pool in pools)}
     registered = [*register(_deployments_of(study) if study else (), PoolTypes(types, image))]
@@ -71,7 +72,8 @@ def _deployments_of(word: str) -> tuple[Deployment, ...]:
 @options.root
 @options.as_json
 def doctor(root: Path, as_json: bool) -> None:
-    """Check root, disk, versions, GPUs, server, pools and workers, and print fixes. Exit code 1 if a check fails."""
+    """Check root, disk, versions, GPUs, server, pools and workers, and print how to fix what fails. Exit code 1 if a
+    check fails."""
     checks, colours = examine(root), {"ok": "green", "warn": "yellow", "fail": "red"}
     if as_json:
         options.write_json(checks)
@@ -102,8 +104,8 @@ def tinker() -> None:
 def serve(
     model: str, name: str | None, port: int, lora_alpha: int, lora_rank: int, context: int, engine: Any, root: Path
 ) -> None:
-    """Serve MODEL (a name in a profile, or a folder) by the Tinker API on 127.0.0.1, for the official SDK with
-    TINKER_BASE_URL=http://127.0.0.1:8702 and any TINKER_API_KEY that begins with tml-. Checkpoints are kept in the
+    """Serve MODEL (a name in a profile, or a folder) with the Tinker API on 127.0.0.1. In the official SDK set
+    TINKER_BASE_URL=http://127.0.0.1:8702 and any TINKER_API_KEY that begins with tml-. Checkpoints are stored in the
     root's folder `tinker`. Stop with Ctrl-C."""
     if not find_spec("tinker") or not find_spec("fastapi"):
         raise UserError("this needs the Tinker SDK and FastAPI: install varband[tinker]")

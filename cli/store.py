@@ -32,7 +32,7 @@ def store() -> None:
 @options.root_there
 @options.as_json
 def ls(kind: str | None, root: Path, as_json: bool) -> None:
-    """List artifacts, newest first; with KIND only those of that kind."""
+    """List artifacts, newest first. With KIND, list only artifacts of this kind."""
     found, studies = artifacts(root), studies_of(root)
     found = found.append_column("study", pa.array([", ".join(studies.get(r, ())) for r in found["ref"].to_pylist()]))
     known = sorted({*KINDS, *found["kind"].to_pylist()})
@@ -54,15 +54,17 @@ def ls(kind: str | None, root: Path, as_json: bool) -> None:
     "--completions",
     metavar="N",
     type=click.IntRange(min=1),
-    help="Show completions of N problems for each arm instead.",
+    help="Show completions of N problems for each arm, instead of the rows.",
 )
-@click.option("--failed", is_flag=True, help="Show only completions without an answer, valid tags or an end.")
+@click.option(
+    "--failed", is_flag=True, help="Show only completions without an answer or valid tags, or that were cut off."
+)
 @options.root_there
 @options.as_json
 def show(ref: str, rows: int, completions: int | None, failed: bool, root: Path, as_json: bool) -> None:
     """Show an artifact: recipe, schema, first rows, inputs. REF may be abbreviated.
 
-    With --completions: show how completions end; REF may then be a study or a run.
+    With --completions, show how completions end; REF may then be a study or a run.
     """
     if completions or failed:
         _show_completions(root, ref, completions or 3, failed, as_json)
@@ -142,14 +144,14 @@ def _show_completions(root: Path, ref: str, number: int, failed: bool, as_json: 
 @store.command()
 @click.argument("statement")
 @click.option(
-    "--study", metavar="REF", help="Limit to one study: its report, a run's id or a study's name.  [default: all]"
+    "--study", metavar="REF", help="Query only this study: its report, a run's id or its name.  [default: all]"
 )
 @options.root_there
 @options.as_json
 def sql(statement: str, study: str | None, root: Path, as_json: bool) -> None:
-    """Query the store with one SQL statement. There is a view for each kind (`rollouts`, `bands`, …; `show tables`
-    lists them), `artifacts`, and `ledger`. Without --study the views contain the rows of all studies in this root;
-    with it there is no `ledger`."""
+    """Query the store with one SQL statement. There is a view for each kind of artifact (`rollouts`, `bands`, …), and
+    the views `artifacts` and `ledger`; `show tables` lists all. Without --study the views have the rows of all studies
+    in this root. With --study there is no `ledger`."""
     print_table(ask(root, statement, of_study(root, study) if study is not None else None), as_json=as_json)
     if study is None and len(several := [run.profile for run in reversed(all_runs(root))]) > 1:
         names = [*dict.fromkeys(several)]
@@ -159,16 +161,19 @@ def sql(statement: str, study: str | None, root: Path, as_json: bool) -> None:
 
 
 @store.command()
-@click.option("--older-than", metavar="AGE", default="7d", help="Keep artifacts younger than this, e.g. 12h, 30d.")
-@click.option("--yes", is_flag=True, help="Move unused artifacts to the bin, and empty it of those from earlier calls.")
+@click.option("--older-than", metavar="AGE", default="7d", help="Keep artifacts younger than this, e.g. 12h or 30d.")
+@click.option(
+    "--yes", is_flag=True, help="Move unreferenced artifacts to the bin, and delete the bin's earlier content."
+)
 @click.option("--restore", is_flag=True, help="Move everything in the bin back to the store.")
 @options.root_there
 @options.as_json
 def gc(older_than: str, yes: bool, restore: bool, root: Path, as_json: bool) -> None:
-    """List unreferenced artifacts; with --yes move them to the bin. Kept, with everything they were made from: reports,
-    audits, pools, trained adapters, and artifacts that unfinished runs need. The ledger is never changed."""
+    """List unreferenced artifacts; with --yes, move them to the bin. The command keeps reports, audits, pools, trained
+    adapters, imported studies, artifacts that unfinished runs need, and everything that these were made from. It never
+    changes the ledger."""
     if yes and restore:
-        raise UserError("--yes and --restore: give one of them")
+        raise UserError("--yes and --restore cannot be combined: give only one of them")
     if restore:
         found, done = garbage.restore(root), "restored"
     else:

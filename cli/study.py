@@ -59,14 +59,14 @@ rollouts.temperature = 0.7
 
 @click.group()
 def study() -> None:
-    """Write, check, show, compare and register studies, each one file."""
+    """Write, check, show, compare and register studies. A study is one file."""
 
 
 @study.command()
 @click.argument("name")
-@click.option("--base", default="demo", help="Built-in profile that gives all settings which your file does not set.")
+@click.option("--base", default="demo", help="Built-in profile, used for all settings that your file does not set.")
 def new(name: str, base: str) -> None:
-    """Write NAME.toml, a study to start from: a new scaffold compared with the panel."""
+    """Write NAME.toml, a study for you to edit. It compares a new scaffold with the arm panel."""
     path = Path(name if name.endswith(".toml") else f"{name}.toml")
     check_study_name(path.stem)
     steps = profile_named(base).training.steps
@@ -82,7 +82,8 @@ def new(name: str, base: str) -> None:
 @click.argument("file", metavar="STUDY.toml")
 @options.root
 def check(file: str, root: Path) -> None:
-    """List every error of a study's file, by line. Also list inputs that are missing on this machine. Makes nothing."""
+    """List all errors of a study's file with their lines, and the inputs that are missing on this machine. Nothing is
+    made."""
     own, store, text = profile_of(file), Store(root), text_of(file)
     questions = questions_of(file) if file.endswith(ENDING) else []
     absent, sentences, faults = dict[str, str](), dict[str, None](), dict[str, None]()
@@ -110,13 +111,11 @@ def check(file: str, root: Path) -> None:
 
 @study.command()
 @study_options
-@click.option(
-    "--problem", metavar="ID", help="source_id or problem_id of the problem.  [default: the first of the pool]"
-)
+@click.option("--problem", metavar="ID", help="source_id or problem_id of the problem.  [default: the pool's first]")
 def prompt(root: Path, problem: str | None, **wishes: Any) -> None:
     """Print each arm's prompt for one problem, as the model gets it.
 
-    Special tokens are visible. A line below each prompt says what ends and delimits its completions.
+    Special tokens are shown. A line below each prompt names the texts that end its completions and mark their parts.
     """
     store = Store(root)
     found = request_of(**wishes).study(store, planning=True)
@@ -142,8 +141,8 @@ def show(which: str) -> None:
 @click.argument("word", required=False, default="")
 @options.as_json
 def settings(word: str, as_json: bool) -> None:
-    """List the settings of a study, with values, default and meaning. WORD: list only settings whose name contains this
-    word, such as `training.` or `seed`."""
+    """List the settings of a study with their values, default and meaning. With WORD, list only settings whose name
+    contains it, such as `training.` or `seed`."""
     found = [one for one in listed() if any(word in name for name in one.names)]
     rows = [{"names": s.names, "values": s.values, "default": s.default, "meaning": s.meaning} for s in found]
     lines = (f"{', '.join(s.names)}  ({s.values}; default: {s.default or 'none'})\n    {s.meaning}" for s in found)
@@ -170,9 +169,9 @@ def diff(one: str, other: str | None, as_json: bool) -> None:
 @click.option("--rule", help="Decision rule, in words.  [default: the confidence sequence decides]")
 @options.as_json
 def register(root: Path, names: tuple[str, ...], rule: str | None, as_json: bool, **wishes: Any) -> None:
-    """Register a study: its question, decision rule, names and date, in a hash-chained file of the root.
+    """Register a study in a hash-chained file of the root, with its question, decision rule, names and date.
 
-    The report then says whether you registered before sampling, and what changed since.
+    The report then says whether you registered the study before sampling, and what has changed since.
     """
     store = Store(root)
     study = request_of(**wishes).study(store, planning=True)

@@ -44,11 +44,11 @@ def from_report(root: Path, report: str, problems: Sequence[str], kind: str, eac
         matching = [row for row in known if row["problem_id"].startswith(text)]
         if len(matching) != 1:
             raise UserError(
-                f"problem '{text[:40]}' fits {len(matching)} problems of this run; the Traces page lists them"
+                f"problem '{text[:40]}' matches {len(matching)} problems of this run; the Traces page lists their ids"
             )
         chosen += matching
     if not chosen:
-        raise UserError(f"{report}: its {kind} have no rollouts")
+        raise UserError(f"{report}: there are no rollouts of its {kind} to show")
     items = []
     for row in chosen:
         [about] = ask(root, report, "app_problem", {"problem": row["problem_id"]}).to_pylist()

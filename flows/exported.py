@@ -53,7 +53,7 @@ class Policy:
 def policies_of(store: Store, ref: Ref) -> list[Policy]:
     """Return the rollouts of an artifact, or of a report's final evaluation. Raise UserError for other kinds."""
     if ref.kind not in ("report", "rollouts"):
-        raise UserError(f"{ref} has no rollouts; name a report, a run, a study, or rollouts")
+        raise UserError(f"{ref} has no rollouts; name a report, a run, a study, or an artifact of kind rollouts")
     inputs = report_inputs(store.manifest(ref).recipe)["final"] if ref.kind == "report" else [str(ref)]
     return [_policy(store, Ref.parse(one)) for one in dict.fromkeys(inputs)]
 

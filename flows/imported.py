@@ -95,7 +95,9 @@ def import_rollouts(files: Sequence[Path], arms: Sequence[str], pool: Path | Non
     check_study_name(name)
     files = [file for path in files for file in files_of(path)]
     if len(arms) not in (0, 1, len(files)):
-        raise UserError(f"{len(files)} files have {len(arms)} --arm names: give one per file, one for all, or none")
+        raise UserError(
+            f"{len(files)} files, but {len(arms)} --arm names: give one per file, one for all files, or none"
+        )
     read = [(path, *read_rollouts(path)) for path in files]
     known = {_plain(row["problem"]): row for row in read_problems(pool, pool.stem)} if pool else {}
     problems: dict[str, Row] = {}
@@ -117,9 +119,9 @@ def import_rollouts(files: Sequence[Path], arms: Sequence[str], pool: Path | Non
         if sum(lost.values()) == len(rollouts):
             raise UserError("; ".join(notes) or f"{path}: has no rollouts")
     if not arms and (again := [arm for arm, paths in origins.items() if len(paths) > 1]):
-        raise UserError(f"{', '.join(again)}: several files have this arm; give each an --arm, or one --arm for all")
+        raise UserError(f"{', '.join(again)}: several files have this arm; give each its own --arm, or one for all")
     if len(arms) == 1 and len(tools := sorted({tool for _, tool, _ in read})) > 1:
-        raise UserError(f"--arm {arms[0]} would merge several tools ({', '.join(tools)}): give one --arm per file")
+        raise UserError(f"--arm {arms[0]} would mix several tools ({', '.join(tools)}): give one --arm per file")
     imported = [ArmRollouts(arm, *_origin(origins[arm]), of_arm) for arm, of_arm in groups.items()]
     keys, size = _common(imported)
     notes += _left_out(imported, keys, size)
@@ -191,7 +193,7 @@ def _common(imported: Sequence[ArmRollouts]) -> tuple[list[str], int]:
     }
     if not least:
         raise UserError(
-            "these arms have no problem in common and cannot be compared: import each separately, or all as one --arm"
+            "no problem is in all arms, so they cannot be compared: import each separately, or give one --arm for all"
         )
     size = max(set(least.values()), key=lambda g: (g * sum(n >= g for n in least.values()), g))
     return [key for key, n in least.items() if n >= size], size

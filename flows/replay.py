@@ -54,12 +54,12 @@ def replay(folder: Path, store: Store, listener: Listener = silent) -> Replayed:
     """Import the files of a folder, and analyse them. Raise UserError for another folder, and for a missing or damaged
     file."""
     if not folder.is_dir():
-        raise UserError(f"{folder} is not a folder; give the one that holds the published data/ and reports/")
+        raise UserError(f"{folder} is not a folder; give the folder that holds the published data/ and reports/")
     missing = [name for name in NEEDED if not (folder / name).is_file()]
     if missing:
         raise UserError(
-            f"{folder}: {len(missing)} of {len(NEEDED)} published files are missing, first {missing[0]};"
-            " give the folder that holds data/ and reports/"
+            f"{folder}: {len(missing)} of {len(NEEDED)} published files are missing, for example {missing[0]}; give the"
+            " folder that holds data/ and reports/"
         )
     store.prepare()
     files = {name: PublishedFile(name, file_digest(folder / name)) for name in NEEDED}

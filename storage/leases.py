@@ -167,8 +167,8 @@ class Leases:
             # write the lease again, so that a process that is taking it over must read it again
             if not self._change(name, lambda c, mine=mine: [*_without(c, mine), mine] if mine in c else None):
                 raise Parked(
-                    f"{name}: another machine took over this one's work, because this one was silent for"
-                    f" {SILENCE_SECONDS:.0f} s; what was made is kept, and the same command resumes it"
+                    f"{name}: another machine took over this machine's work, because this machine was silent for"
+                    f" {SILENCE_SECONDS:.0f} s; finished work is kept, and the same command resumes the run"
                 )
 
     def _claim(self, wanted: Mapping[str, Sequence[str]], whole: bool) -> dict[str, list[str]]:

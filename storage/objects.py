@@ -123,7 +123,7 @@ class Objects:
                 if moment - since >= (patience := _patience()):
                     raise Unreachable(
                         f"root {self.address}: storage did not answer for {moment - since:.0f} s ({_cause(message)});"
-                        f" what was made is kept in {self.root}, and the same command resumes it"
+                        f" finished work is kept in {self.root}, and the same command resumes the run"
                     ) from None
                 time.sleep(min(1.0, patience / 10))
 

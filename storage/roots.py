@@ -77,7 +77,7 @@ def seconds_set(name: str, default: float) -> float:
 def inside(path: str) -> str:
     """Return a relative path from a manifest or a listing. Raise UserError for a path that would leave its folder."""
     if path.startswith("/") or "\0" in path or "\\" in path or ".." in path.split("/"):
-        raise UserError(f"{path[:80]!r} would lie outside the artifact root: it is refused")
+        raise UserError(f"{path[:80]!r} is outside the artifact root, so it is refused")
     return path
 
 
@@ -88,7 +88,7 @@ def linkless(folder: Path, name: str | Path) -> Path:
     for part in Path(inside(str(name))).parts:
         path = path / part
         if path.is_symlink():
-            raise UserError(f"{path}: a link to {path.readlink()}; put the file or folder itself in its place")
+            raise UserError(f"{path} is a link to {path.readlink()}; replace the link with the file or folder itself")
     return path
 
 

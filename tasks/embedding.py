@@ -32,7 +32,7 @@ class EncoderSpec:
     def __post_init__(self) -> None:
         if len({"whole", REWORDED, *self.windows}) != len(self.windows) + 2:
             raise UserError(
-                f"encoder.windows is {', '.join(self.windows)}: list each window once, without whole and {REWORDED}"
+                f"encoder.windows is {', '.join(self.windows)}: list each window once, but not whole or {REWORDED}"
             )
         for name in self.windows:
             window_named(name)

@@ -43,8 +43,8 @@ def build_pool(*, sources: tuple[SourceSpec, ...], policy: PoolPolicy) -> Payloa
             f"{name}: {by_problem[name]['code']} ({by_problem[name]['detail']})" for name in [*by_problem][:-3:-1]
         )
         raise UserError(
-            f"pool: none of {len(rows)} problems is left after the checks, for example {why};"
-            f" `varband pool {shlex.quote(str(_place(sources[0])))} --on-issue keep` shows the rest"
+            f"pool: the checks excluded all {len(rows)} problems, for example {why}; `varband pool"
+            f" {shlex.quote(str(_place(sources[0])))} --on-issue keep` lists all reasons"
         )
     folder = workdir()
     pq.write_table(pa.Table.from_pylist(issues, schema=PoolIssues.schema), folder / ISSUES_FILE)

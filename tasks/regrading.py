@@ -59,7 +59,7 @@ def golds_of(rows: pa.Table, problems: pa.Table) -> list[str]:
     golds = dict(zip(problems["problem_id"].to_pylist(), problems["gold"].to_pylist(), strict=True))
     strange = set(rows["problem_id"].to_pylist()) - golds.keys()
     if strange:
-        raise UserError(f"regrade: {len(strange)} problems with rollouts are not in the pool, first {min(strange)}")
+        raise UserError(f"regrade: {len(strange)} problems with rollouts are not in the pool, e.g. {min(strange)}")
     return [golds[p] for p in rows["problem_id"].to_pylist()]
 
 

@@ -310,16 +310,16 @@ def refuse_other_rewards(training: Training) -> None:
     accounts = [about for _, about in ledger().accounts() if about.get("adapter") == str(training)]
     if before := sorted({str(was) for one in accounts if (was := one.get("rewarded_by", now)) != now}):
         raise UserError(
-            f"{training}: the ledger holds its rollouts with rewards of grader {', '.join(before)}, and grader {now}"
-            f" would train other weights: move away the {len(accounts)} folders in {store().root / 'ledger'} whose"
-            " about.json names this training, or use the earlier grader and its overrides again"
+            f"{training}: its rollouts in the ledger were graded by {', '.join(before)}, and grader {now} would train"
+            f" other weights. Move away the {len(accounts)} folders in {store().root / 'ledger'} whose about.json names"
+            " this training, or use the earlier grader with its overrides again"
         )
 
 
 def weights_left(whose: str, why: str) -> UserError:
     return UserError(
-        f"{whose}: its weights are not in this copy of the study, and {why}; run this where they are, or bring them"
-        " with `varband export` from there"
+        f"{whose}: its weights are not in this copy of the study, and {why}. Run this command where the weights are, or"
+        " copy them from there with `varband export study`"
     )
 
 
@@ -370,7 +370,7 @@ def entered(
             parts.append(judged.select(schema.names).cast(schema).append_column("nth", rows["nth"]))
     table = pa.concat_tables(parts) if parts else None
     if table is None or table.num_rows != len(requested):
-        raise UserError(f"the ledger holds {table.num_rows if table else 0} of {len(requested)} rollouts: run again")
+        raise UserError(f"the ledger has only {table.num_rows if table else 0} of {len(requested)} rollouts: run again")
     return (table if len(parts) == 1 else table.sort_by("nth")).drop(["nth"])
 
 

@@ -108,7 +108,7 @@ def train_adapter(
     problems, held = store().read(pool), store().read(splits)
     chosen = trainable(problems, held, None if bands is None else store().read(bands))
     if chosen.num_rows == 0 and bands is None:
-        raise UserError(f"{start.arm}: every problem of the pool is held out, so none is left to train on")
+        raise UserError(f"{start.arm}: all problems of the pool are held out, so no problem is left to train on")
     if chosen.num_rows == 0:
         raise UserError(
             f"{start.arm}: no training problem is in the variance band, so no group would have a gradient; use a harder"

@@ -173,8 +173,8 @@ def _check_left(study: Study, store: Store, planned: Sequence[Planned]) -> None:
     without = study.profile.hardware.without
     if without and not store.fresh(planned[-1].step.ref):
         raise Parked(
-            f"artifacts that need {' and '.join(without)} are left to another machine: `varband export study DIR"
-            " --without weights` exports its inputs, and there the same command works without `--without`"
+            f"artifacts that need {' and '.join(without)} are left to another machine: copy their inputs there with"
+            " `varband export study DIR --without weights`, and give the same command there without `--without`"
         )
 
 
@@ -260,7 +260,7 @@ def submit_jobs(commands: Iterable[Sequence[str]]) -> list[str]:
         try:
             done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
         except FileNotFoundError:
-            raise UserError("submit: there is no sbatch on this machine; submit from a login node") from None
+            raise UserError("submit: this machine has no sbatch; submit from a login node of the cluster") from None
         except subprocess.CalledProcessError as error:
             raise UserError(f"submit: {error.stderr.strip()}") from None
         ids.append(done.stdout.strip().partition(";")[0])

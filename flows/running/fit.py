@@ -119,7 +119,7 @@ def arm_prompts(study: Study, store: Store, planned: Sequence[Planned], problem:
         if problem is None or row["source_id"] == problem or problem_id(row["problem"]).startswith(problem)
     ]
     if problem is not None and not chosen:
-        raise UserError(f"no problem '{problem}' among the pool's {len(rows)}; give its source_id or problem_id")
+        raise UserError(f"none of the pool's {len(rows)} problems is '{problem}'; give a source_id or problem_id")
     for arm in map(study.profile.arm, study.profile.arms):
         model, scaffold = study.models[arm.name], arm.scaffold
         folder = study.places.get(model.sha256)
@@ -140,8 +140,8 @@ def prompt_lines(study: Study, store: Store, planned: Sequence[Planned]) -> Iter
     if most.needed > limit:
         raise UserError(
             f"arm {most.arm}: the prompt of problem {most.source_id} has {most.tokens} tokens and its completion may"
-            f" have {most.needed - most.tokens}, together more than hardware.max_model_len={limit}; set it to"
-            f" {most.needed}, or lower max_tokens"
+            f" have {most.needed - most.tokens}; together this is more than hardware.max_model_len={limit}. Set"
+            f" hardware.max_model_len={most.needed}, or lower max_tokens"
         )
 
 

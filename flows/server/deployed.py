@@ -229,7 +229,9 @@ def make(
         charging = Charging.of(chosen, store, run, budget)
         planned = [p for p in planned_stages(chosen, store) if str(p.step.ref) == ref]
         if not planned:
-            raise UserError(f"{ref}: this worker's study does not make this artifact; give the worker the run's files")
+            raise UserError(
+                f"{ref}: this worker's study does not make this artifact; give the worker the same files as the run"
+            )
         with (
             patient(),
             progress_on_page(chosen, store, planned, charging, str(this_run().id), event_log()) as listener,
@@ -324,7 +326,7 @@ def gc(older_than_days: Annotated[float, Field(ge=0, le=36_500)] = 7.0, remove: 
 
     root = root_folder(os.environ.get("VARBAND_ROOT", ".varband"))
     if not root.is_dir():
-        raise UserError(f"VARBAND_ROOT={root}: there is no such folder on this worker")
+        raise UserError(f"VARBAND_ROOT={root}: this folder does not exist on this worker")
     found = collect(root, older_than=timedelta(days=older_than_days), remove=remove, binned_for=RESTARTED_WITHIN)
     megabytes, verb = sum(found["bytes"].to_pylist()) / 1e6, "moved or deleted" if remove else "would be moved"
     summary = f"{found.num_rows} folders, {megabytes:.1f} MB: {verb}"

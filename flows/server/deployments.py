@@ -129,9 +129,9 @@ class PoolTypes:
 
     def __post_init__(self) -> None:
         if unknown := {*self.types} - {*POOLS}:
-            raise UserError(f"deploy: --pool {min(unknown)}: the pools are {', '.join(POOLS)}")
+            raise UserError(f"deploy: --pool {min(unknown)}: this pool is unknown (known: {', '.join(POOLS)})")
         if {*self.types.values()} - {"process"} and "@sha256:" not in self.image:
-            raise UserError("deploy: a pool of containers needs --image NAME@sha256:…, the same for every worker")
+            raise UserError("deploy: a pool whose workers run in containers needs an image; give --image NAME@sha256:…")
 
     def of(self, pool: str) -> str:
         return self.types.get(pool, "process")
@@ -200,7 +200,8 @@ def _server() -> Iterator[Any]:
     """Yield the server at PREFECT_API_URL. Raise UserError if the server does not answer or rejects the request."""
     if not os.environ.get("PREFECT_API_URL"):
         raise UserError(
-            "deploy: no server; start one with `varband server start` and set PREFECT_API_URL=http://127.0.0.1:4200/api"
+            "deploy: no server is set; start one (`varband server start`), and set"
+            " PREFECT_API_URL=http://127.0.0.1:4200/api"
         )
     check_prefect("deploy")
     quiet_libraries()
@@ -216,7 +217,7 @@ def _server() -> Iterator[Any]:
         if error.response.status_code == 401:
             raise UserError(
                 f"deploy: {os.environ['PREFECT_API_URL']} refused the password: set PREFECT_API_AUTH_STRING to the"
-                " server's (docs/operations.md)"
+                " server's password (docs/operations.md)"
             ) from None
         raise UserError(f"deploy: the server refused: {error.response.text[:500]}") from None
 
@@ -245,7 +246,7 @@ def _pool(client: Any, name: str, of_type: str, queues: dict[str, int]) -> Itera
         found = client.read_work_pool(name).type
         if found != of_type:
             raise UserError(
-                f"deploy: the pool {name} has the type {found}; give --pool {name}={found}, or delete the pool"
+                f"deploy: the pool {name} already has type {found}; give --pool {name}={found}, or delete the pool"
             ) from None
         yield f"pool {name}: there"
     known = {queue["name"] for queue in client.request("POST", f"/work_pools/{name}/queues/filter", json={}).json()}

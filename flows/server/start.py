@@ -79,8 +79,8 @@ def protect(host: str, port: int, *, unprotected: bool = False) -> str:
         return "server: without a password: any account of this machine can run code as this user"
     if known is not None:
         raise UserError(
-            "server: PREFECT_SERVER_API_AUTH_STRING is empty, and without a password any account of this machine can"
-            " run code as this user: set user:password, unset it to have one generated, or give --open"
+            "server: PREFECT_SERVER_API_AUTH_STRING is empty. Without a password every account of this machine can run"
+            " code as this user. Set it to user:password, unset it to get a generated password, or give --open"
         )
     password = client.get_secret_value() if client else f"varband:{secrets.token_urlsafe(24)}"
     names, path = AUTH, settings.profiles_path

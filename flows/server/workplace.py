@@ -150,13 +150,13 @@ def check_alike(asker: Workplace, run: str, root: Path) -> None:
     here = Workplace.here()
     if different := list(asker.unlike(here)):
         raise UserError(
-            f"worker on {here.host}: {', '.join(different)} on {asker.host}, which started the run; use the same"
+            f"worker on {here.host}: {', '.join(different)} on {asker.host}, which started the run. Use the same"
             " checkout and environment on both; nothing was paid"
         )
     if all(path.stem != run for path in record_paths(root)):
         raise UserError(
             f"worker on {here.host}: its root {root.resolve()} has no run {run}, so VARBAND_ROOT is another root than"
-            f" on {asker.host}: set it to the run's root; nothing was paid"
+            f" on {asker.host}. Set it to the run's root; nothing was paid"
         )
 
 

@@ -52,7 +52,7 @@ def unread(p: Profile, settings: Iterable[str]) -> list[Fault]:
     for name in settings:
         with collected(faults, "training", name):
             if name == "seed":
-                raise UserError("this has no effect: the study's seeds train every arm; set seeds")
+                raise UserError("this has no effect: every arm is trained with the study's seeds; set seeds")
             refuse_unread([name], (p.training, *(one.training for one in p.objectives)))
     return faults
 

@@ -125,7 +125,7 @@ class Finder:
         with self.looking(*path, spared=spared):
             if name.startswith("sha256:"):
                 if not re.fullmatch("sha256:[0-9a-f]{64}", name):
-                    raise UserError(f"'{name[:80]}': a model on another machine is named by sha256: and 64 hex digits")
+                    raise UserError(f"'{name[:80]}': write a model on another machine as sha256: and 64 hex digits")
                 return BaseModel(name=called(name), sha256=name.removeprefix("sha256:"))
             folder = folder_of(name, what, fetch=self.fetch and not spared)
             if what in ("reward model", "judge"):

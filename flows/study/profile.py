@@ -99,7 +99,7 @@ class Pool(Checked):
     seed: Seed = 0
     """Seed of the made-up problems."""
     limit: Annotated[AtLeastOne | None, OrNone] = None
-    """Number of problems that are drawn at random, for short runs on real problems. Duplicates are removed before."""
+    """Number of problems for short runs, chosen at random after duplicates are removed."""
     on_issue: Literal["exclude", "keep"] = "exclude"
     """Whether a problem whose gold fails its check is left out (`exclude`) or kept."""
     heldout_per_source: Count | HeldOut = 25
@@ -116,7 +116,7 @@ class Lesson(Checked):
     name: Name
     """Name of the lesson; its table is `[lessons.NAME]`."""
     arms: tuple[str, ...]
-    """Arms that take it."""
+    """Arms that are trained with this lesson."""
     pool: Pool
     """Its problems."""
     training: LearnerConfig
@@ -137,9 +137,9 @@ class Benchmark(Checked):
     levels: tuple[Level, ...] = ()
     """Problems of these levels only. Empty: all."""
     per_level: Annotated[AtLeastOne | None, OrNone] = None
-    """Problems of each level, drawn by hash."""
+    """Number of problems of each level, chosen by hash."""
     seed: Seed = 0
-    """Seed of the draw of `per_level`."""
+    """Seed of the choice of `per_level` problems."""
     group_size: Size
     """Rollouts per problem."""
 
@@ -230,13 +230,13 @@ class Profile(Checked):
     final: SamplingPlan
     """Sampling of the held-out problems before and after training, from which gains are computed."""
     asymptote: Annotated[Whole, Field(ge=0, le=MOST)] = 0
-    """Rollouts of each held-out problem for pass@k at large k (64, 128). Stored ones are reused. 0: none."""
+    """Rollouts per held-out problem for pass@k at large k (64, 128). Stored rollouts are reused. 0: none."""
     benchmarks: Annotated[tuple[Benchmark, ...], Named] = ()
     """Further problem sets that are sampled before and after training."""
     objectives: tuple[Objective, ...] = ()
-    """Objectives that train every arm too, from the same start and with the same seeds."""
+    """Further objectives. Each one also trains every arm, from the same start and with the same seeds."""
     objective_group_size: Size = 32
-    """Rollouts per held-out problem by which objectives are compared."""
+    """Rollouts per held-out problem for the comparison of objectives."""
     measures: Annotated[tuple[str, ...], Distinct] = ()
     """Measures to compute. Empty: all. Traces are embedded only for `diversity`, `ceilings`, `chain` and `widths`."""
     search: Search = field(default_factory=Search)
@@ -246,11 +246,11 @@ class Profile(Checked):
     passk: PassK = field(default_factory=PassK)
     """pass@k of the held-out problems."""
     hardware: Hardware = field(default_factory=Hardware)
-    """How stages use their machine. No part of any artifact's name."""
+    """How stages use their machine. It does not affect fingerprints."""
     budget: Budget = field(default_factory=Budget)
     """The most that a run may spend."""
     tracking: Annotated[tuple[TrackerName, ...], Distinct] = ()
-    """Experiment trackers that follow a run. No part of any artifact's name."""
+    """Experiment trackers that follow a run. They do not affect artifacts."""
     own: tuple[Arm, ...] = ()
 
     @property

@@ -64,7 +64,7 @@ def text_of(word: str) -> str:
     try:
         return path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
-        raise UserError(f"{path} is not there; write one with: varband study new {path.stem}") from None
+        raise UserError(f"{path} does not exist; create it with: varband study new {path.stem}") from None
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{path} cannot be read: {error}") from None
 
@@ -165,7 +165,7 @@ class Request:
         known = {f.name: kept[f.name] for f in fields(cls) if f.name in kept}
         if (unknown := {*kept} - {*short} - {*known} - {"plain"}) or "profile" not in kept:
             words = ", ".join(sorted(unknown)) or "no profile"
-            raise UserError(f"the run was requested by another version ({words}): run it again")
+            raise UserError(f"another version of Varband started this run ({words}): run the study again")
         return replace(cls(**known), settings=(*known.get("settings", ()), *short_settings(short)))
 
 

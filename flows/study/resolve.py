@@ -159,7 +159,7 @@ def resolve(
                 spec, place = found_source(wish, data, store.root / "hub", fetch=finder.fetch)
                 finder.places[spec.sha256] = place
                 if spec.name in [one.name for one in specs]:
-                    raise UserError(f"several files are called {spec.name}, and would count as one source; rename one")
+                    raise UserError(f"several files are called {spec.name} and would be one source; rename all but one")
             specs.append(spec)
         limit = None if whole else wanted.limit
         seed = None if limit is None else wanted.split_seed

@@ -32,9 +32,9 @@ class ArmTable(Checked):
     name: Name
     """Name of the arm; its table is `[arms.NAME]`."""
     scaffold: str = ""
-    """Its scaffold. Empty: the one of the arm's name."""
+    """Name of the scaffold. Empty: the name of the arm."""
     trained_as: Annotated[str | None, OrNone] = ""
-    """The arm whose adapter it is evaluated with. Empty: its own. `none`: it is evaluated without training."""
+    """Arm whose adapter this arm is evaluated with. Empty: its own. `none`: evaluated without training."""
     model: str = ""
     """Base model. Empty: the study's. `served:NAME`: a model that only a server of the OpenAI protocol has."""
     adapter: str = ""
@@ -121,7 +121,7 @@ def _with_code(table: Tables, given: dict[str, Any]) -> dict[str, Any]:
         raise UserError(f"{code} has only one of `parse` and `solved`: define both or neither")
     default = {"template": PROBLEM, **getattr(own, "fields", {})}
     if hasattr(own, "prompt") and table.get("template", default["template"]) != default["template"]:
-        raise UserError(f"scaffold {code} writes its own prompts; remove the template")
+        raise UserError(f"scaffold {code}: its code writes the prompts; remove the template")
     return {**given, **default, **table, "code": code}
 
 

@@ -33,13 +33,19 @@ class Short(NamedTuple):
 SHORT = {
     "arms": Short("--arms", "arms", "Arms to compare, comma-separated."),
     "seeds": Short("--seeds", "seeds", "Training seeds, comma-separated; '' skips training."),
-    "pools": Short("--pool", "pool.sources", "File of problems, named set, or NAME@COMMIT on the hub.", True),
-    "limit": Short("--limit", "pool.limit", "Use this many problems, chosen at random by pool.split_seed."),
-    "model": Short("--model", "model", "Base model: a folder, OWNER/NAME@COMMIT, or sha256:… of one elsewhere."),
+    "pools": Short("--pool", "pool.sources", "Problems: a file, a named set, or NAME@COMMIT on the hub.", True),
+    "limit": Short("--limit", "pool.limit", "Use this many problems, chosen at random with the seed pool.split_seed."),
+    "model": Short(
+        "--model",
+        "model",
+        "Base model: a folder, OWNER/NAME@COMMIT on the hub, or sha256:… of a model on another machine.",
+    ),
     "engine": Short("--engine", "hardware.engine", f"Sampling engine: {', '.join(ENGINES)}."),
-    "without": Short("--without", "hardware.without", "Skip artifacts of this kind and those that need them.", True),
+    "without": Short(
+        "--without", "hardware.without", "Skip artifacts of this kind, and artifacts that need them.", True
+    ),
     "anyway": Short("--anyway", "gate.anyway", "Train even if the screening found too few usable problems."),
-    "tracking": Short("--track", "tracking", f"Tracker of the run: {', '.join(TRACKERS)}.", True),
+    "tracking": Short("--track", "tracking", f"Experiment tracker that follows the run: {', '.join(TRACKERS)}.", True),
 }
 
 

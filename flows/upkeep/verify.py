@@ -52,7 +52,7 @@ def verify(root: Path, *, repair: bool = False) -> tuple[pa.Table, int]:
     does not exist. repair: move damaged files to `.damaged`, so that the original command makes them again. Files that
     are unreadable for other reasons stay, and so do journals of charges, whose readable lines still count."""
     if not root.is_dir():
-        raise UserError(f"root {root}: is not a folder, so there is nothing to verify")
+        raise UserError(f"root {root} is not a folder, so there is nothing to verify")
     examined, rows = 0, []
     for thing in things(root):
         examined += 1
@@ -101,7 +101,7 @@ def _account(path: Path) -> None:
 def _artifact(store: Store, ref: Ref, manifest: Path) -> None:
     found = parse_manifest(manifest.read_bytes(), str(manifest))
     if found.ref != ref:
-        raise UserError(f"{manifest}: the manifest of {found.ref}")
+        raise UserError(f"{manifest} is the manifest of another artifact, {found.ref}")
     store.examine(found)
 
 

@@ -117,7 +117,7 @@ def restored(kind: Any, value: Any) -> Any:
         return kind(value) if isinstance(kind, type) and issubclass(kind, enum.Enum) else value
     except (KeyError, TypeError, ValueError) as error:
         raise UserError(
-            f"a stored recipe holds no {getattr(kind, '__name__', kind)} that this version reads ({error})"
+            f"this version cannot read a stored recipe: it has no valid {getattr(kind, '__name__', kind)} ({error})"
         ) from None
 
 

@@ -162,11 +162,13 @@ def parse_manifest(text: str | bytes, where: str) -> Manifest:
     except ValidationError as error:
         first = error.errors()[0]
         field = ".".join(map(str, first["loc"])) or "text"
-        raise UserError(f"{where}: not a manifest that this version reads ({field}: {first['msg']})") from None
+        raise UserError(f"{where}: this version cannot read the manifest ({field}: {first['msg']})") from None
     except UserError as error:
         raise UserError(f"{where}: {error}") from None
     if manifest.format != FORMAT:
-        raise UserError(f"{where}: manifest format {manifest.format}, this version reads {FORMAT}; remake the artifact")
+        raise UserError(
+            f"{where}: manifest format {manifest.format}, but this version reads {FORMAT}; make the artifact again"
+        )
     return manifest
 
 

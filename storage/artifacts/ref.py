@@ -35,8 +35,8 @@ class Ref:
 
     def __post_init__(self) -> None:
         if not NAME.fullmatch(self.kind) or not HEX.fullmatch(self.fingerprint):
-            text = f"'{str(self).removeprefix('-')[:80]}' is no artifact reference"
-            raise UserError(f"{text}; one looks like bands-4f1c2a9b00d1e2f3 (see: varband store ls)")
+            text = f"'{str(self).removeprefix('-')[:80]}' is not an artifact's ref"
+            raise UserError(f"{text}; a ref looks like bands-4f1c2a9b00d1e2f3 (see: varband store ls)")
 
     def starts(self, text: str) -> bool:
         """Return whether a non-empty text is the beginning of this ref or of its fingerprint."""

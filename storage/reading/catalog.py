@@ -67,7 +67,7 @@ def ask(root: Path, statement: str, study: Sequence[Ref] | None = None) -> pa.Ta
                 if paths := Ledger(root).shard_paths() if kind == "ledger" else store.rows_of(by_kind[kind]):
                     view(connection, kind, paths)
             if [one.type for one in connection.extract_statements(statement)] != [duckdb.StatementType.SELECT]:
-                raise UserError("sql: write one SELECT statement (or from, with, describe, summarize)")
+                raise UserError("sql: write one statement that begins with select, from, with, describe or summarize")
             return _with_unique_names(answer(connection, statement))
     except OF_THE_STATEMENT as error:
         views = ", ".join([*sorted(by_kind), "artifacts"])
@@ -98,7 +98,7 @@ def find(root: Path, text: str) -> Ref:
         return _report_of(root, run)
     refs = [ref for ref in Store(root).refs() if ref.starts(text)]
     if len(refs) > 1:
-        message = f"fits {len(refs)} artifacts, for example {refs[0]} and {refs[1]}"
+        message = f"matches {len(refs)} artifacts, for example {refs[0]} and {refs[1]}"
         raise UserError(f"'{text[:80]}' {message}; write more characters of it")
     if refs:
         return refs[0]
@@ -110,7 +110,7 @@ def find(root: Path, text: str) -> Ref:
 def _report_of(root: Path, run: Run) -> Ref:
     if run.report is None:
         onward = f"varband resume {run.id}{root_option(root)}"
-        raise UserError(f"run {run.id} has no report yet, it is {run.current_state}: {onward}")
+        raise UserError(f"run {run.id} has no report yet (state: {run.current_state}); continue with {onward}")
     return Ref.parse(run.report)
 
 

@@ -42,7 +42,7 @@ class OpenStudy:
         figure, store = figure_named(name), Store(self.root)
         arms = report_arguments(store.manifest(Ref.parse(self.report)).recipe).arms
         if not (charts := specs_of(figure.chart, self.table(name), arms)):
-            raise UserError(f"{name} has no chart; see table('{name}')")
+            raise UserError(f"figure {name} has no chart; get its numbers with table('{name}')")
         return as_svg(charts[0], page="white")
 
     def rollouts(self) -> pa.Table:
@@ -66,7 +66,7 @@ class OpenStore:
     def study(self, name: str) -> OpenStudy:
         """Return a study by its name, a run's id or a report's ref. Raise UserError for a study without a report."""
         if (found := catalog.find(self.root, name)).kind != "report":
-            raise UserError(f"{found} is no report; the studies of {self.root} are {', '.join(self.studies)}")
+            raise UserError(f"{found} is not a report; the studies of {self.root} are {', '.join(self.studies)}")
         return OpenStudy(self.root, str(found))
 
     def sql(self, statement: str) -> pa.Table:
@@ -78,7 +78,7 @@ def open_store(root: str | Path) -> OpenStore:
     """Open a root: a folder, or s3://bucket/prefix. Raise UserError if no store is there."""
     folder = root_folder(str(root))
     if not folder.is_dir():
-        raise UserError(f"{root}: there is no such folder; varband run demo --root {root} makes one")
+        raise UserError(f"{root}: this folder does not exist; varband run demo --root {root} creates it")
     return OpenStore(folder.resolve())
 
 

@@ -52,10 +52,10 @@ def copy_study(
     backup. Raise UserError for an unknown run, and if the target is the source or cannot have light copies.
     """
     if source.resolve() == target.resolve():
-        raise UserError(f"{target} is the root itself; choose another target")
+        raise UserError(f"{target} is the root that would be copied; choose another target")
     if mirror_of(target) and not weights:
         raise UserError(
-            f"{address_of(target)} is on object storage, which cannot hold copies without weights: export with weights"
+            f"{address_of(target)} is on object storage, where a copy needs weights; leave out --without weights"
         )
     store, into = Store(source), Store(target)
     into.prepare()
@@ -135,8 +135,8 @@ def _copy_artifact(store: Store, into: Store, manifest: Manifest, light: frozens
             return Copied(left_bytes=sum(e.bytes for e in manifest.files if e.path in left_out(into.path(ref))))
     if left and mirror_of(into.root):
         raise UserError(
-            f"{ref} has no weights here, and {address_of(into.root)} is on object storage, which cannot hold copies"
-            " without weights"
+            f"{ref} has no weights here, and {address_of(into.root)} is on object storage, where copies without weights"
+            " are not possible"
         )
     for name in (MANIFEST, *(entry.path for entry in manifest.files)):
         linkless(store.root, f"{ref.kind}/{ref}/{name}")

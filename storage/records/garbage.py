@@ -122,8 +122,8 @@ def manifests_of(store: Store) -> dict[Ref, Manifest]:
         except UserError as error:
             if (store.path(ref) / MANIFEST).exists():
                 raise UserError(
-                    f"{error}; its inputs are unknown, so nothing is removed: `varband store verify"
-                    f" --repair{root_option(store.root)}` sets it aside, and the same command makes it again"
+                    f"{error}; its inputs are unknown, so nothing is removed. `varband store verify"
+                    f" --repair{root_option(store.root)}` moves it away; after that, give the same command again"
                 ) from None
     return found
 
@@ -201,7 +201,7 @@ def _one(store: Store, manifests: Mapping[Ref, Manifest], ref: Ref) -> Doomed:
     if ref in unfinished(store.root):
         raise UserError(f"{ref} is needed by a run that has not finished (see: varband runs)")
     if users := [one for one, m in manifests.items() if ref in m.input_refs]:
-        raise UserError(f"{ref}: {len(users)} artifacts are made from it, for example {users[0]}: remove those first")
+        raise UserError(f"{ref}: {len(users)} artifacts were made from it, for example {users[0]}; remove those first")
     return store.path(ref), "named"
 
 

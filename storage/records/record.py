@@ -36,7 +36,7 @@ class Record(BaseModel):
         try:
             return cls.model_validate_json(path.read_bytes())
         except ValidationError as error:
-            raise UserError(f"{path}: no {cls.NAME} of this version ({error.errors()[0]['msg']}){fix}") from None
+            raise UserError(f"{path}: not a {cls.NAME} of this version ({error.errors()[0]['msg']}){fix}") from None
 
     def write(self, root: Path, path: Path) -> Self:
         keep(root, path, self.model_dump_json(indent=1).encode())
@@ -129,9 +129,9 @@ def read_register(path: Path) -> list[Entry]:
         try:
             found.append(Entry.model_validate_json(line))
         except ValidationError as error:
-            raise UserError(f"{path}, line {number}: no {Entry.NAME} ({error.errors()[0]['msg']})") from None
+            raise UserError(f"{path}, line {number}: not a valid {Entry.NAME} ({error.errors()[0]['msg']})") from None
         if found[-1].before != digest(before):
-            raise UserError(f"{path}, line {number}: an entry before it was changed, removed or inserted")
+            raise UserError(f"{path}, line {number}: an earlier entry of this file was changed, removed or inserted")
     return found
 
 

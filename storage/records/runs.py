@@ -116,7 +116,7 @@ def run_id(profile: str, report: Ref) -> str:
 def run_path(root: Path, name: str) -> Path:
     """Return the path of a run's record. Raise UserError for a name that is no run id and could leave the folder."""
     if not ID.fullmatch(name) or ".." in name:
-        raise UserError(f"'{name[:80]!s}' is no run id; one looks like demo-4f1c2a9b (see: varband runs)")
+        raise UserError(f"'{name[:80]!s}' is not a run's id; an id looks like demo-4f1c2a9b (see: varband runs)")
     return root / "runs" / f"{name}.json"
 
 
@@ -134,7 +134,7 @@ def read_record(path: Path) -> Run:
     """Read a run's record. Raise UserError if the file is not the record of the run in its name, and OSError."""
     run = Run.read(path)
     if run.id != path.stem:
-        raise UserError(f"{path} is the record of another run, {run.id}")
+        raise UserError(f"{path} is the record of another run ({run.id})")
     return run
 
 
@@ -222,7 +222,7 @@ def run_named(root: Path, text: str) -> Run | None:
     """Return the run with this id or study name, or None. Raise UserError with the ids if several runs match."""
     found = runs_named(root, text)
     if len(found) > 1:
-        raise UserError(f"{_several(text, found)}; name one by its id")
+        raise UserError(f"{_several(text, found)}; give the id of one run")
     return found[0] if found else None
 
 
@@ -233,14 +233,14 @@ def run_to_read(root: Path, text: str) -> Run | None:
     taken = next((run for run in found if run.report is not None), None)
     if len(found) == 1 or taken is None or taken.profile != text:
         return run_named(root, text)
-    notice = f"{_several(text, found)}; shown is {taken.id}, the newest with a report; give an id to choose another"
+    notice = f"{_several(text, found)}. This is {taken.id}, the newest with a report; give an id to choose another"
     warnings.warn(Notice(notice), stacklevel=2)
     return taken
 
 
 def _several(text: str, found: Sequence[Run]) -> str:
     ids = [f"{run.id} ({run.current_state})" for run in found[:8]] + ["…"] * (len(found) > 8)
-    return f"'{text[:80]}' fits {len(found)} runs: {', '.join(ids)}"
+    return f"'{text[:80]}' matches {len(found)} runs: {', '.join(ids)}"
 
 
 # ---- the artifacts that each unfinished run needs, which must be kept: `runs/<run>.jsonl`, one ref per line
@@ -265,7 +265,7 @@ def planned_refs(root: Path, run: str) -> list[Ref]:
     """Return the artifacts that a run planned. Raise UserError if the run's notes are missing or damaged."""
     path = notes_path(root, run)
     if not path.exists():
-        raise UserError(f"no run '{run}' under {root} noted what it needs (see: varband runs)")
+        raise UserError(f"the list of artifacts that run '{run}' needs is not under {root} (see: varband runs)")
     return noted(path)
 
 
@@ -301,15 +301,15 @@ def unfinished(root: Path, but: str = "") -> set[Ref]:
             run = read_record(path)
         except UserError as error:
             raise UserError(
-                f"{error}, so the artifacts that it needs are unknown and nothing is deleted; repair or remove it"
+                f"{error}. It is unknown which artifacts this run needs, so nothing is deleted; repair or remove it"
             ) from None
         if run.state == "finished" or run.id == but:
             notes.pop(run.id, None)
         elif run.id not in notes:
             raise UserError(
-                f"run {run.id} is {run.current_state}; an earlier version of Varband did not record its artifacts, so"
-                f" nothing is deleted. `varband resume {run.id}{root_option(root)}` records them; to give"
-                f" the run up, remove {path}"
+                f"run {run.id} is {run.current_state}; an earlier version of Varband did not record which artifacts it"
+                f" needs, so nothing is deleted. `varband resume {run.id}{root_option(root)}` records them. If you do"
+                f" not want to resume the run, remove {path}"
             )
     return {ref for path in notes.values() for ref in noted(path)}
 

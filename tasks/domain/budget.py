@@ -27,9 +27,9 @@ class Budget(Checked):
     tokens: Limit = None
     """Tokens of prompts and completions."""
     gpu_hours: Limit = None
-    """GPUs × hours. A machine without a GPU counts as one."""
+    """GPUs × hours. A machine without a GPU counts as one GPU."""
     usd: Limit = None
-    """US dollars, by the prices of profile and team."""
+    """US dollars, computed with the team's prices or the built-in ones."""
 
     @classmethod
     def parse(cls, text: str | None) -> Budget:

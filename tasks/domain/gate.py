@@ -23,11 +23,11 @@ class Gate(Checked):
     truncated: Share = 0.5
     """Largest share of an arm's rollouts cut off at `max_tokens`."""
     truncated_apart: Share = 0.25
-    """Largest difference between the arms' shares cut off."""
+    """Largest difference between the arms' shares of rollouts cut off at `max_tokens`."""
     least_accuracy: Share = 0.0
-    """Lowest mean accuracy of an arm."""
+    """Lowest allowed mean accuracy of an arm."""
     most_accuracy: Share = 1.0
-    """Highest mean accuracy of an arm."""
+    """Highest allowed mean accuracy of an arm."""
     anyway: bool = False
     """Train even if a limit is not met."""
 

@@ -27,8 +27,8 @@ def pinned(group: Group, name: str) -> str:
     there = f"{entry.name}@{entry.dist.name}=={entry.dist.version}"
     if "@" in name and name != there:
         raise UserError(
-            f"{_what(group)} {name} is not the one installed ({there}): install that version, or name {entry.name} in"
-            " the study again"
+            f"{_what(group)} {name} is not installed; the installed version is {there}. Install the version of the"
+            f" study, or write {entry.name} in the study to use the installed one"
         )
     return there
 
@@ -96,10 +96,12 @@ def _entry(group: Group, name: str) -> EntryPoint:
     packages = sorted({entry.dist.name for entry in several if entry.dist is not None})
     if not several:
         known = plugin_names(group)
-        hint = did_you_mean(name, known) or f" (brought by others here: {', '.join(known) or 'none'})"
+        hint = did_you_mean(name, known) or f" (installed: {', '.join(known) or 'none'})"
         raise UserError(f"no {_what(group)} '{name}': no installed package has it under the entry point {group}{hint}")
     if len(packages) > 1:
-        raise UserError(f"{_what(group)} '{name}' comes from {' and '.join(packages)}: uninstall all but one")
+        raise UserError(
+            f"{_what(group)} '{name}' is in {' and '.join(packages)}: uninstall all but one of these packages"
+        )
     return several[0]
 
 

@@ -52,8 +52,8 @@ def check_bases(models: Mapping[str, BaseModel], arms: Iterable[Arm]) -> None:
 def another_base(who: str, own: BaseModel, adapter: str, trained_on: BaseModel) -> UserError:
     names = [f"{model.name or 'a model'} ({model.sha256[:12]}…)" for model in (own, trained_on)]
     return UserError(
-        f"{who} has the base model {names[0]}, but {adapter} was trained on {names[1]}: an adapter needs its own base"
-        " model"
+        f"{who} has the base model {names[0]}, but {adapter} was trained on {names[1]}: an adapter works only with the"
+        " model it was trained on"
     )
 
 
@@ -107,11 +107,11 @@ class Sampling(Checked):
     max_tokens: AtLeastOne
     """Longest completion, in tokens."""
     temperature: Annotated[Real, Field(ge=0, le=2)] = 1.0
-    """0 is greedy; 2 is the most that vLLM takes."""
+    """Sampling temperature. 0 is greedy; vLLM accepts at most 2."""
     top_p: ShareAboveZero = 1.0
-    """Share of probability that the kept tokens have together (nucleus sampling)."""
+    """Total probability of the tokens that are kept (nucleus sampling)."""
     seed: Seed = 0
-    """Seed of the draws."""
+    """Seed of the sampling."""
     kv_cache: KVCache = "full"
     """Precision of the KV cache on a GPU. `fp8` holds twice the tokens and samples a slightly different policy."""
 

@@ -88,7 +88,7 @@ def check_name(name: str) -> None:
     """Raise UserError if the text is not a valid name."""
     if not NAME.fullmatch(name) or name.lower() == "none":
         raise UserError(
-            f"{name[:80]!r} is no valid name: use letters, digits, dots, dashes and underscores, and not 'none'"
+            f"{name[:80]!r} is not a valid name: use letters, digits, dots, dashes and underscores, but not 'none'"
         )
 
 

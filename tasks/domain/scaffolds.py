@@ -57,7 +57,7 @@ class Message(Checked):
     """One message of a chat prompt."""
 
     role: Literal["system", "user", "assistant"]
-    """Who says it."""
+    """Role of the speaker."""
     content: str
     """Its text."""
 
@@ -76,7 +76,7 @@ class Scaffold(Ruled, Checked):
     r"""`tag`: inside `<answer>`. `boxed`: in `\boxed{}` after the reasoning. `final`: in
     `\boxed{}`, or after `####`, "answer is" or "answer:", as in imported rollouts."""
     stop: tuple[str, ...] = ()
-    """Strings that end a completion."""
+    """Strings that end a completion when they are sampled."""
     chat: bool = False
     """Put the prompt into the model's chat template."""
     enable_thinking: bool = False
@@ -88,7 +88,7 @@ class Scaffold(Ruled, Checked):
     answer_kind: str = MATH
     """How answers are parsed and compared: `math`, `integer`, `multiple_choice`, `exact_text`, or a plug-in."""
     code: str = ""
-    """Plug-in that writes the prompt or takes completions apart."""
+    """Plug-in that writes the prompt or parses completions."""
     system: Annotated[str | None, OrNone] = None
     """System message of a chat. `none` keeps the chat template's default; an empty text replaces it."""
     messages: tuple[Message, ...] = ()

@@ -87,8 +87,8 @@ class AdapterFiles:
         trained_on = json.loads(marked.read_text()) if marked.is_file() else None
         if trained_on and trained_on["weights_identity"] not in (weights_identity(base), former_identity(base)):
             raise UserError(
-                f"adapter {self.folder} was trained on {trained_on['name']}, and the weights in {base} are not those:"
-                " name that model's folder, or start without the adapter"
+                f"adapter {self.folder} was trained on {trained_on['name']}, but {base} has other weights: name the"
+                f" folder of {trained_on['name']}, or start without the adapter"
             )
         stored = stored_weights(base)
         there = {name.rpartition(".")[0]: weight for name, weight in stored.items()}
@@ -99,15 +99,15 @@ class AdapterFiles:
             weight = there.get(name) or there.get(name.removeprefix(headless))
             if not weight and not (_EXPERT.search(name) and name.partition(".experts.")[0] in with_experts):
                 raise UserError(
-                    f"adapter {self.folder} changes {name}, and {base} has no such layer: name the base model that the"
-                    " adapter was trained on, or rename the matrices as that model's file names its layers"
+                    f"adapter {self.folder} changes the layer {name}, but {base} has no such layer: name the base model"
+                    " that the adapter was trained on, or rename the matrices after the layers in that model's file"
                 )
             width = self.shapes[f"{name}.lora_B.weight"][0], self.shapes[f"{name}.lora_A.weight"][1]
             if weight and weight.dtype in FLOATS and weight.shape != width:
                 theirs, ours = (" x ".join(map(str, shape)) for shape in (width, weight.shape))
                 raise UserError(
-                    f"adapter {self.folder}: {name} is {theirs}, and {ours} in {base}: name the base model that it was"
-                    " trained on"
+                    f"adapter {self.folder}: {name} is {theirs}, but {ours} in {base}: name the base model that the"
+                    " adapter was trained on"
                 )
 
     @property
@@ -126,8 +126,8 @@ class AdapterFiles:
         differ = [f"{name} {found} and not {wanted}" for name, (found, wanted) in named.items() if found != wanted]
         if differ:
             raise UserError(
-                f"adapter {self.folder} has {'; '.join(differ)}, the recipe's value: change the recipe, or write"
-                ' trained_as = "none" to evaluate it as it is'
+                f"adapter {self.folder} differs from the training's settings: {'; '.join(differ)}. Change these, or"
+                ' write trained_as = "none" to evaluate the adapter unchanged'
             )
 
 
@@ -142,8 +142,8 @@ def adapter_files(folder: Path) -> AdapterFiles:
     for name, plain in PLAIN.items():
         if config.get(name) not in plain:
             raise UserError(
-                f"adapter {folder}: {name} is {config[name]!r}, which is not served; merge it into a model, or convert"
-                " it to plain LoRA (peft: save_pretrained with path_initial_model_for_weight_conversion)"
+                f"adapter {folder}: Varband cannot serve {name}={config[name]!r}; merge the adapter into a model, or"
+                " convert it to plain LoRA (peft: save_pretrained with path_initial_model_for_weight_conversion)"
             )
     shapes = _shapes(folder / WEIGHTS)
     linear, experts = ({*found.values()} for found in ranks(shapes))
@@ -151,8 +151,8 @@ def adapter_files(folder: Path) -> AdapterFiles:
         linear, experts = {rank}, {rank} if experts else set()
     if len(linear) != 1 or len(experts) > 1:
         raise UserError(
-            f"adapter {folder}: rank_pattern is {config['rank_pattern']!r}, and only one rank of linear layers and one"
-            " of experts are served; merge it into a model"
+            f"adapter {folder}: rank_pattern is {config['rank_pattern']!r}, but Varband serves one rank for linear"
+            " layers and one for experts; merge the adapter into a model"
         )
     alpha = float(config.get("lora_alpha") or rank)
     return AdapterFiles(folder, linear.pop(), experts.pop() if experts else None, alpha, shapes)
@@ -178,9 +178,9 @@ def adapter_config(folder: Path) -> dict[str, Any]:
     try:
         config = json.loads((folder / ADAPTER).read_text())
     except (OSError, ValueError) as error:
-        raise UserError(f"{folder}: no readable {ADAPTER} ({error}); name a folder in PEFT format") from None
+        raise UserError(f"{folder}: cannot read {ADAPTER} ({error}); name a folder in PEFT format") from None
     if not (folder / WEIGHTS).is_file():
-        raise UserError(f"{folder}: {WEIGHTS} is missing; the adapter was not written whole")
+        raise UserError(f"{folder}: {WEIGHTS} is missing, so the adapter is incomplete")
     return config
 
 
@@ -194,10 +194,10 @@ def _shapes(path: Path) -> Shapes:
     if others := sorted(pairs ^ found.keys()):
         raise UserError(
             f"{path}: {others[0]} is not one of a layer's two LoRA matrices, named {PREFIX}*.lora_A.weight and lora_B:"
-            " engines would leave it out; rename it, or merge the adapter into a model"
+            " engines would ignore it; rename it, or merge the adapter into a model"
         )
     if not layers:
-        raise UserError(f"{path} holds no LoRA matrices; name a folder in PEFT format")
+        raise UserError(f"{path} has no LoRA matrices; name a folder with an adapter in PEFT format")
     return shapes
 
 
@@ -220,8 +220,8 @@ def served_file(folder: Path) -> Path:
         if (folder / name).is_file():
             return folder / name
     raise UserError(
-        f"{folder}: the adapter is missing; if its training is not finished, remove its newest checkpoint folder, and"
-        " the same command resumes from the one before"
+        f"{folder}: the adapter is missing. If its training is not finished, remove its newest checkpoint folder and"
+        " give the same command again; it resumes from the previous checkpoint"
     )
 
 
@@ -325,9 +325,9 @@ def read_peft(
         tensors = {name: torch.zeros(*shape) for name, shape in shapes.items()} | tensors
     if {name: tuple(tensor.shape) for name, tensor in tensors.items()} != dict(shapes):
         raise UserError(
-            f"{folder}: the adapter's layers are not the base model's ({len(tensors)} matrices found, {len(shapes)}"
-            " others expected); it was trained on another base model"
+            f"{folder}: the adapter was trained on another base model: its {len(tensors)} matrices do not match the"
+            f" {len(shapes)} that this base model needs"
         )
     if not all(tensor.isfinite().all() for tensor in tensors.values()):
-        raise UserError(f"{folder}: the adapter has weights that are not finite; start from an earlier one")
+        raise UserError(f"{folder}: the adapter has weights that are not finite numbers; start from an earlier adapter")
     return tensors

@@ -42,7 +42,7 @@ class SentenceEncoder:
         transformer: Any = self.model[0]
         positions = getattr(transformer.auto_model.config, "max_position_embeddings", limit)
         if max_tokens > max(limit, positions):
-            raise UserError(f"encoder {name} has {positions} positions, fewer than max_tokens={max_tokens}; lower it")
+            raise UserError(f"encoder {name} has only {positions} positions; lower max_tokens={max_tokens}")
         self.model.max_seq_length = max_tokens
         self.name = name
         self.most = max_tokens - self.model.tokenizer.num_special_tokens_to_add()
@@ -72,7 +72,9 @@ class SentenceEncoder:
         vectors_WND = self._vectors(pieces).reshape(len(windows), len(texts), -1)
         if not np.isfinite(vectors_WND).all():
             bad = int(np.flatnonzero(~np.isfinite(vectors_WND).all(axis=(0, 2)))[0])
-            raise UserError(f"encoder {self.name} gave a vector that is not finite for text {bad}: {texts[bad][:60]!r}")
+            raise UserError(
+                f"encoder {self.name} returned a vector that is not finite: text {bad}, {texts[bad][:60]!r}"
+            )
         return vectors_WND, coverage_WN
 
     def _vectors(self, texts: Sequence[str]) -> np.ndarray:

@@ -81,7 +81,7 @@ class Hardware(Checked):
     sampler_apart: bool = False
     """Give the sampling engines GPUs of their own. `training.staleness = 1` then saves time."""
     spread: bool = False
-    """Share a machine's GPUs out among the arms. A model too large for one GPU gets 2, 4 or 8 per engine."""
+    """Divide a machine's GPUs among the arms. A model too large for one GPU gets 2, 4 or 8 GPUs per engine."""
     engine_process: Literal["inside", "core", "worker", "both"] = "inside"
     """Part of vLLM that runs in processes of its own: none (`inside`), scheduler and model (`core`), the model
     (`worker`), or each (`both`). Many rollouts of a small model are fastest with `both`."""
@@ -90,7 +90,7 @@ class Hardware(Checked):
     where the model allows it."""
     batch_size: Annotated[AtLeastOne | None, OrNone] = 256
     """Rollouts that are sampled and stored together. On the CPU a batch starts from an empty prefix cache, so that
-    results do not depend on what ran before. `none` streams."""
+    results do not depend on what ran before. With `none`, rollouts are streamed."""
     threads: Annotated[Annotated[Whole, Field(ge=1, le=1024)] | None, OrNone] = None
     """Threads of the CPU engines. With one, results are the same on any number of cores."""
     without: tuple[str, ...] = ()
@@ -98,11 +98,11 @@ class Hardware(Checked):
     arms_at_once: AtLeastOne = 1
     """Arms (and seeds, above their number) that are made at once, each in a process with its own engine."""
     shard_rollouts: AtLeastOne = 16_384
-    """Rollouts, about, that one worker of a pool samples at a time."""
+    """Approximate number of rollouts that one worker of a pool samples at a time."""
     processes: AtLeastOne = 1
-    """GPUs, and processes, of the learner."""
+    """Number of GPUs of the learner, each with one process."""
     token_budget: AtLeastOne = 8192
-    """Tokens of one pack of the learner."""
+    """Number of tokens that the learner computes at once (a pack)."""
     checkpointing: Literal["auto", "on", "off"] = "auto"
     """Whether activations are recomputed to save memory."""
     dtype: Literal["float32", "bfloat16", "float16"] = "float32"
@@ -183,18 +183,18 @@ def merges_adapters(config: Mapping[str, Any], hardware: Hardware) -> bool:
     elif hardware.dtype == "float16":
         why = "float16 weights"
     if why and hardware.adapters == "merged":
-        raise UserError(f"hardware.adapters=merged: adapters of {why} are served unmerged; set auto or unmerged")
+        raise UserError(f"hardware.adapters=merged: adapters of {why} cannot be merged; set it to auto or unmerged")
     return why is None and hardware.adapters != "unmerged"
 
 
 def check_gpus(hardware: Hardware, here: int) -> None:
     """Raise UserError if an arm needs more GPUs than this machine has."""
     if here < hardware.gpus:
-        way_out = ", or set hardware.sampler_apart=false where both fit onto one" if hardware.sampler_apart else ""
+        way_out = ", or set hardware.sampler_apart=false if both fit onto one GPU" if hardware.sampler_apart else ""
         raise UserError(
-            f"hardware: an arm takes {hardware.gpus} GPUs ({hardware.processes} of the learner,"
-            f" {hardware.replicas * hardware.tensor_parallel} of the sampler) and {here} {'is' if here == 1 else 'are'}"
-            f" here; take a machine with more{way_out}"
+            f"hardware: an arm needs {hardware.gpus} GPUs ({hardware.processes} for the learner,"
+            f" {hardware.replicas * hardware.tensor_parallel} for the sampler), but this machine has {here}; use a"
+            f" machine with more GPUs{way_out}"
         )
 
 
@@ -202,7 +202,7 @@ def check_kv_cache(kv_cache: KVCache, engine: str, device: str) -> None:
     """Raise UserError if the engine does not support this KV cache."""
     if kv_cache == "fp8" and (engine not in ("auto", "vllm") or device != "cuda"):
         raise UserError(
-            "kv_cache=fp8 needs vLLM on a GPU: set hardware.device=cuda and hardware.engine=vllm, or else kv_cache=full"
+            "kv_cache=fp8 needs vLLM on a GPU: set hardware.device=cuda and hardware.engine=vllm, or set kv_cache=full"
         )
 
 
@@ -254,8 +254,8 @@ def require_gpu() -> None:
 
     if not torch.cuda.is_available():
         raise UserError(
-            "the profile needs an NVIDIA GPU (hardware.device=cuda), and torch finds none here; run it on a machine"
-            " with a GPU, or use the profile demo or small"
+            "the profile needs an NVIDIA GPU (hardware.device=cuda), but torch finds none here; use a machine with a"
+            " GPU, or the profile demo or small"
         )
 
 
@@ -343,7 +343,7 @@ def gpus_here() -> list[Gpu]:
     except (nvml.NVMLError_LibraryNotFound, nvml.NVMLError_DriverNotLoaded):
         return []
     except nvml.NVMLError as error:
-        raise UserError(f"NVIDIA's driver fails ({error}); a GPU stage cannot run here") from None
+        raise UserError(f"NVIDIA's driver does not work ({error}), so no stage can use a GPU here") from None
     driver, found = nvml.nvmlSystemGetDriverVersion(), []
     for index in range(nvml.nvmlDeviceGetCount()):
         gpu, free, total, parts = nvml.nvmlDeviceGetHandleByIndex(index), None, None, False

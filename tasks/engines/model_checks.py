@@ -53,8 +53,8 @@ def size(config: dict[str, Any], name: str, *others: str) -> int:
     if not isinstance(found, int) or found < 1:
         value = f"no {name}" if found is None else f"{name} {found!r}"
         raise UserError(
-            f"config.json of a model of type {config.get('model_type', 'unknown')!r} says {value}: the model's size is"
-            " unknown, so it can be neither trained nor served with an adapter; use a text-only decoder"
+            f"config.json of a model of type {config.get('model_type', 'unknown')!r} says {value}: the size of this"
+            " model is unknown, so Varband cannot train it or serve it with an adapter; use a text-only decoder"
         )
     return found
 
@@ -137,7 +137,7 @@ def sampler_bytes(base: Path, hardware: Hardware, lora_rank: int) -> SamplerByte
 
 def _check(what: str, needed: float, free: float, fix: str) -> None:
     if needed > free:
-        raise UserError(f"{what} needs about {_size(needed)} and {_size(free)} are free; {fix}")
+        raise UserError(f"{what} needs about {_size(needed)}, but {_size(free)} are free; {fix}")
 
 
 def _size(of: float) -> str:
@@ -253,25 +253,25 @@ def check_trainable(base: Path, learner: LearnerConfig, *, gpu: bool, longest: i
     if kind not in TRIED:
         raise UserError(
             f"{name}: the learner is not tested with models of type {kind!r} and might train another policy than the"
-            f" sampled one; evaluate it untrained, or use a model of type {', '.join(TRIED)}"
+            f" sampled one; evaluate the model untrained, or use one of type {', '.join(TRIED)}"
         )
     lora_parameters(config, learner.lora_rank, learner.target_modules)
     if (turned := _rope(config)[0]) in ("dynamic", "longrope"):
         raise UserError(
             f"{name}: its rotary embedding ({turned}) depends on the longest rollout of a pack, so the learner would"
-            " train another policy than the sampled one; evaluate it untrained"
+            " train another policy than the sampled one; evaluate the model untrained"
         )
     known = window(config)
     if known and (longest is None or longest > known):
         raise UserError(
-            f"{name}: because of its sliding window the learner can compute it only up to {known} tokens; set"
-            f" hardware.max_model_len={known} or less, or evaluate it untrained"
+            f"{name}: the model has a sliding window, so the learner can use it only up to {known} tokens; set"
+            f" hardware.max_model_len to at most {known}, or evaluate the model untrained"
         )
     of_experts = {*learner.target_modules} & {*EXPERT_PROJECTIONS} if num_experts(config) else set[str]()
     if of_experts and (kind not in TRAINED_EXPERTS or len(of_experts & {"gate_proj", "up_proj"}) == 1):
         raise UserError(
-            f"{name}: experts can be trained only in mixtures of type {TRAINED_EXPERTS[0]}, and there gate_proj and"
-            f" up_proj only together; change training.target_modules, for example to {','.join(ATTENTION)}"
+            f"{name}: experts can be trained only in models of type {TRAINED_EXPERTS[0]}, and gate_proj and up_proj"
+            f" only together; change training.target_modules, for example to {','.join(ATTENTION)}"
         )
     check_rank(learner.lora_rank, learner.expert_rank, num_experts(config) if of_experts else 0, 2 if gpu else 4)
 
@@ -311,8 +311,8 @@ def check_positions(base: Path, max_model_len: int) -> None:
     known = positions(base)
     if known and max_model_len > known:
         raise UserError(
-            f"{base.name}: hardware.max_model_len is {max_model_len} and the model has {known} positions; lower it, and"
-            " max_tokens with it"
+            f"{base.name}: hardware.max_model_len is {max_model_len}, but the model has only {known} positions; lower"
+            " max_model_len and max_tokens"
         )
 
 
@@ -321,11 +321,11 @@ def check_rank(rank: int, expert_rank: int | None, num_experts: int, bytes_per_v
     which grouped products need. num_experts: number of experts with LoRA."""
     name, of_experts = ("lora_rank", rank) if expert_rank is None else ("expert_rank", expert_rank)
     if not num_experts and expert_rank is not None:
-        raise UserError(f"learner: expert_rank is {expert_rank} and the base model has no experts; leave it out")
+        raise UserError(f"learner: expert_rank is {expert_rank}, but the base model has no experts; remove expert_rank")
     if num_experts and of_experts * bytes_per_value % 16:
         raise UserError(
-            f"learner: {name} is {of_experts}; LoRA of experts needs a multiple of {16 // bytes_per_value} here, or"
-            " train the attention alone (target_modules=q_proj,k_proj,v_proj,o_proj)"
+            f"learner: {name} is {of_experts}; LoRA of experts needs a multiple of {16 // bytes_per_value} here. Change"
+            " it, or train only the attention (target_modules=q_proj,k_proj,v_proj,o_proj)"
         )
 
 
@@ -334,6 +334,6 @@ def check_parallel(model: Path, hardware: Hardware) -> None:
     heads = read_config(model).get("num_attention_heads", 0)
     if heads % hardware.tensor_parallel:
         raise UserError(
-            f"hardware.tensor_parallel is {hardware.tensor_parallel}, and {model.name} has {heads} attention heads; set"
-            " a number that divides them"
+            f"hardware.tensor_parallel is {hardware.tensor_parallel}, but {model.name} has {heads} attention heads; set"
+            f" a divisor of {heads}"
         )

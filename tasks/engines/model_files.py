@@ -68,8 +68,8 @@ def weight_files(folder: Path) -> list[Path]:
         raise UserError(f"model folder {folder}: {INDEX} cannot be read ({error!r})") from None
     if (folder / WEIGHTS).is_file() and WEIGHTS not in named:
         raise UserError(
-            f"model folder {folder}: it has both {WEIGHTS} and the shards of {INDEX}; transformers would load the one"
-            " and vLLM the others: move one of them away"
+            f"model folder {folder}: it has both {WEIGHTS} and the shards of {INDEX}; transformers and vLLM would load"
+            " different ones. Move the file or the shards to another folder"
         )
     return [folder / name for name in sorted(named)]
 
@@ -219,8 +219,8 @@ def names_of(folder: Path) -> list[str]:
 
 
 _OWN_CODE = (
-    "it needs code of its own (auto_map in its configs), which is never run; use a model of a type that transformers"
-    " knows"
+    "it needs its own code (auto_map in its configs), which Varband never runs; use a model of a type that"
+    " transformers supports"
 )
 
 
@@ -251,10 +251,10 @@ def loaded(kind: Any, folder: Path, dtype: Any, device: Any = None, **how: Any) 
                 " download it again"
             ) from None
     if lacking := sorted(about["missing_keys"]):
-        raise UserError(f"model folder {folder}: its files lack {len(lacking)} weights, first {lacking[0]}")
+        raise UserError(f"model folder {folder}: {len(lacking)} weights are missing, for example {lacking[0]}")
     if others := sorted(about["mismatched_keys"]):
         raise UserError(
-            f"model folder {folder}: {len(others)} weights have other shapes than config.json says, first"
+            f"model folder {folder}: the shapes of {len(others)} weights do not match config.json, for example"
             f" {others[0][0]}"
         )
     return model
@@ -292,7 +292,9 @@ def refuse_holes(folder: Path) -> None:
 
     strays = [] if (folder / INDEX).is_file() else sorted({*folder.glob("*.safetensors")} - {*weight_files(folder)})
     if strays:
-        raise UserError(f"model folder {folder}: vLLM would load {strays[0].name} beside the weights: move it away")
+        raise UserError(
+            f"model folder {folder}: vLLM would also load {strays[0].name}; move this file to another folder"
+        )
     config = read_config(folder)
     known = config.get("model_type") in CONFIG_MAPPING
     if "auto_map" in config and not known:

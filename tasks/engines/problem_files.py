@@ -56,7 +56,7 @@ def read_problems(path: Path, name: str, only: str | None = None) -> list[Row]:
             rows.append(row)
     if not rows:
         wanted = f" with source {only!r}" if only else ""
-        raise UserError(f"{path}: holds no problems{wanted}")
+        raise UserError(f"{path} has no problems{wanted}")
     return rows
 
 
@@ -68,14 +68,14 @@ def _as_text(value: Any) -> Any:
 
 def _check_text(text: str) -> None:
     if not text.strip():
-        raise UserError("it must be non-empty text")
+        raise UserError("it must be a text that is not empty")
 
 
 def _check_gold(gold: str) -> None:
     if not re.search(r"\w|\\\{ ?\\\}", normalise(gold[:MAX_ANSWER_CHARS])):
-        raise UserError("it must be non-empty text")
+        raise UserError("it must be a text that is not empty")
     if len(gold) > MAX_ANSWER_CHARS:
-        raise UserError(f"it has {len(gold):,} characters, and at most {MAX_ANSWER_CHARS:,} can be graded")
+        raise UserError(f"it has {len(gold):,} characters, but at most {MAX_ANSWER_CHARS:,} can be graded")
 
 
 def _named(field: str) -> Any:
@@ -112,7 +112,7 @@ def row_of(record: dict[str, Any], where: str, name: str, position: int) -> Row:
     for _, names in COLUMNS:
         if len({str(record[name]).strip() for name in names if name in record}) > 1:
             both = " and ".join(f"'{name}'" for name in names)
-            raise UserError(f"{where}: fields {both} differ; keep the right one and remove or rename the other")
+            raise UserError(f"{where}: the fields {both} differ; keep the right one, and remove or rename the other")
     try:
         found = Problem.model_validate(record)
     except ValidationError as error:
@@ -160,7 +160,7 @@ def _decoded(text: bytes, where: str) -> Any:
     try:
         return json.loads(text.decode("utf-8"))
     except (ValueError, RecursionError) as error:
-        raise UserError(f"{where}: is not JSON in UTF-8 ({error}); write one object per line") from None
+        raise UserError(f"{where}: this is not JSON in UTF-8 ({error}); write one object per line") from None
 
 
 def _parquet(path: Path) -> Iterator[tuple[str, Any]]:
@@ -170,7 +170,7 @@ def _parquet(path: Path) -> Iterator[tuple[str, Any]]:
     try:
         table = pq.ParquetFile(path).read()
     except (pa.ArrowInvalid, OSError) as error:
-        raise UserError(f"{path}: is not a readable Parquet file ({str(error).splitlines()[0][:100]})") from None
+        raise UserError(f"{path} is not a readable Parquet file ({str(error).splitlines()[0][:100]})") from None
     for number, record in enumerate(table.to_pylist(), start=1):
         yield f"row {number}", record
 
@@ -184,7 +184,7 @@ def _csv(path: Path) -> Iterator[tuple[str, Any]]:
                     raise UserError(f"{path}, row {number}: the number of cells differs from that of the first line")
                 yield f"row {number}", {name: cell for name, cell in row.items() if cell.strip() or name in _NAMED}
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise UserError(f"{path}: is not readable CSV in UTF-8 ({error})") from None
+        raise UserError(f"{path} is not readable CSV in UTF-8 ({error})") from None
 
 
 _NAMED = {name for _, names in COLUMNS for name in names}
@@ -217,7 +217,7 @@ def parse_hub_name(wish: str) -> tuple[Source, dict[str, str]]:
     commits = dict(one.split("@") for one in parsed["more"].split("+") if one)
     if "/" not in parsed["id"]:
         if parsed["split"]:
-            raise UserError(f"source {parsed['id']}: a known set has a fixed split; remove :{parsed['split']}")
+            raise UserError(f"source {parsed['id']}: the split of a known set is fixed; remove :{parsed['split']}")
         return source_named(parsed["id"]), commits | {parsed["id"]: parsed["commit"]}
     if known := [one.name for one in SOURCES.values() if one.hub == parsed["id"]]:
         raise UserError(f"{parsed['id']} is a known set: write {' or '.join(f'{name}@COMMIT' for name in known)}")
@@ -231,14 +231,14 @@ def load_hub(source: Source, revision: str | None) -> list[Row]:
     columns; NotHere if the hub cannot be reached, lacks the dataset, or restricts access to it."""
     if not re.fullmatch(r"[0-9a-f]{40}", revision or ""):
         raise UserError(
-            f"source {source.name}: {source.hub} needs a commit: {source.name}@<40 hex digits>, after a + if the set is"
-            f" to be kept out; found {revision!r:.60}"
+            f"source {source.name}: {source.hub} needs a commit, but {revision!r:.60} was found; write {source.name}@"
+            " and 40 hex digits"
         )
     try:
         from datasets import load_dataset
         from datasets.exceptions import DatasetsError
     except ImportError:
-        raise UserError("datasets from the hub need the extra: pip install 'varband[hub]'") from None
+        raise UserError("a set from the hub needs the package datasets: pip install 'varband[hub]'") from None
     rows: list[Row] = []
     for config in MATH_SUBJECTS if source.name == "math_train" else (source.config,):
         try:

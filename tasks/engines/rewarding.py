@@ -149,5 +149,5 @@ def no_and_yes(tokenizer: Any, folder: Path) -> list[int]:
     space = " " if tokenizer.chat_template is None else ""
     found = [tokenizer(space + word, add_special_tokens=False)["input_ids"][0] for word in ("No", "Yes")]
     if found[0] == found[1]:
-        raise UserError(f"judge {folder}: its tokenizer begins Yes and No with the same token; use another model")
+        raise UserError(f"judge {folder}: its tokenizer starts Yes and No with the same token; use another model")
     return found

@@ -72,7 +72,7 @@ def files_of(path: Path) -> list[Path]:
     if not path.is_dir():
         return [path]
     if not (found := sorted(file for file in path.rglob("*") if file.suffix in ENDINGS)):
-        raise UserError(f"{path}: has no file that ends in {', '.join(ENDINGS)}")
+        raise UserError(f"{path} has no file that ends in {', '.join(ENDINGS)}")
     return found
 
 
@@ -85,7 +85,7 @@ def read_rollouts(path: Path) -> tuple[str, list[Foreign]]:
         return _read(path)
     except (LookupError, TypeError, AttributeError, ValueError, OSError, BadZipFile) as error:
         why = f"{type(error).__name__}: {error}"
-        raise UserError(f"{path}: is damaged, or of a version that Varband does not read ({why})") from None
+        raise UserError(f"{path} is damaged, or has a version that Varband cannot read ({why})") from None
 
 
 def _read(path: Path) -> tuple[str, list[Foreign]]:
@@ -101,7 +101,7 @@ def _read(path: Path) -> tuple[str, list[Foreign]]:
     if "doc" in first and "resps" in first:
         return "lm-eval", list(_lm_eval(path, records))
     if not any(name in record for record in records for name in FIELDS["completion"]):
-        raise UserError(f"{path}: holds no completions (found: {', '.join(first) or 'nothing'}). {FORMATS}")
+        raise UserError(f"{path} has no completions (found: {', '.join(first) or 'nothing'}). {FORMATS}")
     tool = "TRL" if {"prompt", "completion", "step"} <= {*first} else "file"
     return tool, [one for record in records for one in _row(record)]
 
@@ -191,7 +191,7 @@ def _lm_eval(path: Path, records: Sequence[Record]) -> Iterator[Foreign]:
             text for response in record["resps"] for text in ([response] if isinstance(response, str) else response)
         ]
         if not all(isinstance(text, str) for text in texts):
-            raise UserError(f"{path}: holds log-likelihoods of choices, not completions; import generate_until tasks")
+            raise UserError(f"{path} has log-likelihoods of choices, not completions; import generate_until tasks")
         gold = next((doc[name] for name in FIELDS["gold"][:2] if name in doc), record["target"])
         score = _right(next((record[name] for name in record.get("metrics", ()) if name in record), None))
         for text in texts:
@@ -209,7 +209,9 @@ def _inspect(path: Path) -> Iterator[Foreign]:
     try:
         from inspect_ai.log import read_eval_log  # pyright: ignore[reportMissingImports]
     except ImportError:
-        raise UserError(f"{path}: is read by inspect_ai, which is not installed; install varband[inspect]") from None
+        raise UserError(
+            f"{path}: reading it needs inspect_ai, which is not installed; install varband[inspect]"
+        ) from None
     log = read_eval_log(str(path))
     for sample in log.samples or []:
         if not sample.output.choices:

@@ -56,7 +56,7 @@ def refuse_other_alpha(alpha: float, config: LearnerConfig) -> None:
     """Raise UserError if adapters of the service have another LoRA alpha than the training's."""
     if alpha != config.lora_alpha:
         raise UserError(
-            f"training.lora_alpha is {config.lora_alpha}, and adapters of this Tinker service have {alpha:g}: set"
+            f"training.lora_alpha is {config.lora_alpha}, but adapters of this Tinker service have {alpha:g}: set"
             f" training.lora_alpha={alpha:g}, or start your own server with --lora-alpha {config.lora_alpha}"
         )
 
@@ -151,8 +151,8 @@ class Service:
         alike = [one for one in listed if one.rpartition("/")[2].lower() in {name.lower() for name in names}]
         if served not in listed and (served or len(alike) != 1):
             raise UserError(
-                f"engine tinker: the service has {', '.join(listed)}, and the study's model is"
-                f" {served or ' or '.join(names)}; name it with hardware.served_model"
+                f"engine tinker: the service has {', '.join(listed)}, but the study's model is"
+                f" {served or ' or '.join(names)}; set hardware.served_model to the name that the service uses"
             )
         self.model = served or alike[0]
         #: Before this time no sample is sent.

@@ -57,7 +57,7 @@ class Toolbox:
     def place(self, digest: str, what: str) -> Path:
         if digest.startswith(SERVED):
             raise UserError(
-                f"{digest} is only on a server, which returns no token ids and log-probs; name a local model"
+                f"{digest} is only on a server, which does not return token ids and log-probs; name a local model"
             )
         if digest not in self.places:
             raise UserError(

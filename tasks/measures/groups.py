@@ -82,7 +82,7 @@ def classed(rollouts: pa.Table, partitions: pa.Table) -> pa.Table:
     keys = ["problem_id", "arm", "step", "seed", "rollout"]
     found = rollouts.join(partitions.drop(["adapter"]), keys, join_type="inner", use_threads=False)
     if found.num_rows < rollouts.num_rows:
-        raise UserError("some rollouts have no class of answers: pass the partitions of these rollouts")
+        raise UserError("some rollouts have no answer class: pass the artifact of kind partitions of these rollouts")
     return found
 
 

@@ -84,7 +84,9 @@ def test_compare_says_what_was_asked_otherwise_and_what_was_found(made: tuple[Pa
     assert thinking["one"] == pytest.approx(expected["thinking"]) and thinking["other"] is None
     text = said("report", "demo", "--against", "cooler", root=root)
     assert "passk.draws: 500 → 400" in text and "held-out accuracy" in text
-    assert "both sides are report" in said("report", "demo", "--against", first["report"], root=root, fails=True)
+    assert "would be compared with itself" in said(
+        "report", "demo", "--against", first["report"], root=root, fails=True
+    )
 
 
 def test_sql_says_of_how_many_studies_its_rows_are(root: Path) -> None:

@@ -70,7 +70,7 @@ def test_each_arms_prompt_is_printed_as_its_model_gets_it(tmp_path: Path) -> Non
     assert re.search(r"panel: \d+ tokens\nA conversation between", shown)
     assert "[tags mutipersonaDebate, answer; answer form tag; stop '</answer>']" in shown
     assert "<|im_start|>user\n" in shown and not list(tmp_path.glob("*/"))
-    assert "no problem 'none'" in varband(tmp_path, "study", "prompt", "mine.toml", "--problem", "none").stderr
+    assert "problems is 'none'" in varband(tmp_path, "study", "prompt", "mine.toml", "--problem", "none").stderr
 
 
 @pytest.mark.parametrize("verb", ["study check", "run", "server deploy"])
@@ -88,9 +88,12 @@ def test_a_file_with_mistakes_makes_nothing_whoever_reads_it(verb: str, tmp_path
 WORDS = {
     "unknown profile": (("run", "demmo"), "'demmo'"),
     "a name of TRL's": (("run", "demo", "--set", "training.num_generations=4"), "did you mean group_size?"),
-    "longer than the model": (("run", "demo", "--set", "hardware.max_model_len=5000"), "the model has 1024 positions"),
+    "longer than the model": (
+        ("run", "demo", "--set", "hardware.max_model_len=5000"),
+        "the model has only 1024 positions",
+    ),
     "no such pool": (("run", "demo", "--pool", "nowhere.jsonl"), "nowhere.jsonl"),
-    "no such root": (("store", "ls", "--root", "mistyped"), "mistyped: there is no such folder"),
+    "no such root": (("store", "ls", "--root", "mistyped"), "mistyped: this folder does not exist"),
     "root is a file": (("run", "demo", "--root", "a_file"), "a_file"),
     "root cannot be written": (("run", "demo", "--root", "/proc/varband"), "/proc/varband"),
 }

@@ -57,7 +57,7 @@ def test_a_run_side_by_side(demo_store: Path, tmp_path: Path) -> None:
 
 def test_a_problem_that_a_run_does_not_have_is_told(study: Study) -> None:
     for problem, fits in (("zzz", 0), ("p00", 4)):
-        with pytest.raises(UserError, match=f"problem '{problem}' fits {fits} problems"):
+        with pytest.raises(UserError, match=f"problem '{problem}' matches {fits} problems"):
             from_report(study.root, str(study.report), [problem], "final", 1)
 
 

@@ -95,7 +95,7 @@ def test_recomputes_where_memory_asks_for_it_and_refuses_where_even_that_is_too_
     little = fixed + 100 * recomputed
     with pytest.raises(
         UserError,
-        match=r"training with packs of 100 tokens needs about \S+ MiB and \S+ MiB are free; lower token_budget",
+        match=r"training with packs of 100 tokens needs about \S+ MiB, but \S+ MiB are free; lower token_budget",
     ):
         check_training_memory(tmp_path, LEARNER, packs, 2, free=little)
 

@@ -32,12 +32,12 @@ GOOD = '{"uid": "a", "problem": "One?", "gold": "1"}'
     [
         ('{"uid": "b", "problem": "Two?"}', "line 2: no field 'gold'"),
         ('{"uid": "a", "problem": "Two?", "gold": "2"}', "line 2: the id 'a' is also in line 1"),
-        ('{"uid": "b", "problem": "Two?", "gold": " "}', "line 2: field 'gold': it must be non-empty text"),
-        ('{"uid": "b", "problem": "", "gold": "2"}', "line 2: field 'problem': it must be non-empty text"),
-        ('{"uid": "b", "problem": "Two?", "gold": "2"', "line 2: is not JSON"),
+        ('{"uid": "b", "problem": "Two?", "gold": " "}', "line 2: field 'gold': it must be a text that is not empty"),
+        ('{"uid": "b", "problem": "", "gold": "2"}', "line 2: field 'problem': it must be a text that is not empty"),
+        ('{"uid": "b", "problem": "Two?", "gold": "2"', "line 2: this is not JSON"),
         ('{"uid": "b", "problem": "Two?", "gold": NaN}', "line 2: field 'gold': gold is nan"),
         ('{"uid": "b", "problem": "T \\ud800?", "gold": "2"}', "line 2: field 'problem': problem is 'T "),
-        ("[" * 100_000, "line 2: is not JSON"),
+        ("[" * 100_000, "line 2: this is not JSON"),
     ],
 )
 def test_bad_lines(tmp_path: Path, second: str, words: str) -> None:
@@ -122,7 +122,7 @@ def test_hub_loading_through_datasets_on_a_local_folder(tmp_path: Path, monkeypa
     assert [(r["problem"], r["gold"], r["source"]) for r in rows] == [("How many?", "1004", "gsm8k_train")]
     with pytest.raises(UserError, match="no column 'problem'"):
         load_hub(amc, "a" * 40)
-    with pytest.raises(UserError, match=r"needs a commit: amc@<40 hex digits>.* found 'main'"):
+    with pytest.raises(UserError, match=r"needs a commit, but 'main' was found; write amc@ and 40 hex digits"):
         load_hub(SOURCES["amc"], "main")
 
 
@@ -162,7 +162,7 @@ def test_a_hub_source_is_loaded_at_its_commit_and_the_manifest_says_which(
         recipe = store.manifest(build_pool(sources=(spec,), policy=PoolPolicy())).recipe
     tools.close()
     assert "a" * 40 in json.dumps(recipe.arguments) and "b" * 40 in json.dumps(recipe.arguments)
-    with pytest.raises(UserError, match=r"source math500: .* needs a commit: math500@"):
+    with pytest.raises(UserError, match=r"source math500: .* needs a commit, .* write math500@"):
         fetch_source(SOURCES["math_train"], {"math_train": "a" * 40}, tmp_path / "other")
 
 
@@ -170,7 +170,7 @@ def test_a_hub_source_is_loaded_at_its_commit_and_the_manifest_says_which(
     ("wish", "said"),
     [
         (f"openai/gsm8k@{'a' * 40}", "is a known set: write gsm8k_train@COMMIT or gsm8k_test@COMMIT"),
-        (f"amc@{'a' * 40}:test", "a known set has a fixed split; remove :test"),
+        (f"amc@{'a' * 40}:test", "the split of a known set is fixed; remove :test"),
     ],
 )
 def test_what_is_no_id_of_problems_on_the_hub(wish: str, said: str) -> None:

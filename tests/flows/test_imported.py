@@ -91,7 +91,7 @@ def test_a_verdict_elsewhere_stands_beside_ours(tmp_path: Path, monkeypatch: pyt
 @pytest.mark.parametrize(
     ("rows", "words", "says"),
     [
-        ([{"problem": "x", "gold": "1"}], (), "holds no completions (found: problem, gold). Formats:"),
+        ([{"problem": "x", "gold": "1"}], (), "has no completions (found: problem, gold). Formats:"),
         ([{"prompt": "Q: 1+1", "completion": "2"}], (), "they have no gold; give the problems with their golds"),
         (
             [{"prompt": "Q: 1+1", "completion": "2"}],
@@ -101,7 +101,7 @@ def test_a_verdict_elsewhere_stands_beside_ours(tmp_path: Path, monkeypatch: pyt
         (
             [{"problem": "1+1", "gold": "2", "completion": "2"}],
             (EXAMPLES / OTHERS[0], "--arm", "one"),
-            "--arm one would merge several tools (file, lm-eval): give one --arm per file",
+            "--arm one would mix several tools (file, lm-eval): give one --arm per file",
         ),
     ],
 )
@@ -164,13 +164,13 @@ def test_an_arm_may_have_dots_several_files_or_the_name_of_a_built_in_arm(
     assert not [*Path().glob("y*")]
 
 
-OTHER_VERSION = "is damaged, or of a version that Varband does not read"
+OTHER_VERSION = "is damaged, or has a version that Varband cannot read"
 
 
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("# Their rollouts", r"line 1: is not JSON .* Formats: JSONL, CSV or Parquet with .* of inspect"),
+        ("# Their rollouts", r"line 1: this is not JSON .* Formats: JSONL, CSV or Parquet with .* of inspect"),
         ('{"traces": 1}', OTHER_VERSION),
         ('{"doc": {}, "resps": []}', OTHER_VERSION),
         ('{"traces": [{"nodes": [{"sampled": 1}]}]}', OTHER_VERSION),

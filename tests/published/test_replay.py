@@ -159,7 +159,7 @@ def test_a_second_replay_makes_nothing(published: Path, store: Store) -> None:
 
 
 def test_a_folder_that_is_not_the_study(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"of \d+ published files are missing, first"):
+    with pytest.raises(UserError, match=r"of \d+ published files are missing, for example"):
         replay(tmp_path, Store(tmp_path / "store"))
     with pytest.raises(UserError, match="is not a folder"):
         replay(tmp_path / "nothing", Store(tmp_path / "store"))

@@ -1,4 +1,4 @@
-"""An engine that samples with other weights than it was given is found out before its rollouts are entered."""
+"""An engine that does not sample with the learner's weights than it was given is found out before its rollouts are entered."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -39,10 +39,10 @@ def test_other_weights_end_a_training_and_an_evaluation(lab: Lab, monkeypatch: p
         patched.setattr(TransformersGenerator, "_policy", lambda self, adapter: serve(self, None))
         for staleness in (0, 1):
             with pytest.raises(
-                UserError, match=r"panel at step .: transformers samples with other weights .* the base"
+                UserError, match=r"panel at step .: transformers does not sample with the learner's weights.* the base"
             ):
                 lab.train(replace(learner, staleness=staleness, seed=1), evaluation_group_size=1)
-        with pytest.raises(UserError, match="panel at step 2: transformers samples with other weights"):
+        with pytest.raises(UserError, match="panel at step 2: transformers does not sample with the learner's weights"):
             evaluate(replace(DRAW, seed=5))
         assert Ledger(lab.store.root).read(account_of(after, replace(DRAW, seed=5))) is None
     evaluate(replace(DRAW, seed=6))
@@ -80,7 +80,7 @@ def test_rollouts_are_stored_before_they_are_checked(lab: Lab, monkeypatch: pyte
     assert ledger.read(account) is None
     lab.toolbox.first = None
     if not right:
-        with pytest.raises(UserError, match="samples with other weights"):
+        with pytest.raises(UserError, match="does not sample with the learner's weights"):
             evaluate()
         assert not held.exists() and ledger.read(account) is None
     notes = lab.notes(evaluate())
@@ -129,7 +129,7 @@ def check(sampled: Any, learned_K: np.ndarray, of_base: float, limits: Limits, r
         return sampled.behaviour_K + np.float32(of_base) if base else learned_K
 
     if refused:
-        with pytest.raises(UserError, match="samples with other weights"):
+        with pytest.raises(UserError, match="does not sample with the learner's weights"):
             refuse_other_weights(sampled, score, limits, "panel", "vllm")  # type: ignore[arg-type]
     else:
         found = refuse_other_weights(sampled, score, limits, "panel", "vllm")  # type: ignore[arg-type]

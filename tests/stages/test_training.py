@@ -118,7 +118,7 @@ def test_a_training_remade_for_other_rewards_takes_no_rollouts_of_its_former_wei
     forget(training := made(plain))
     assert lab.notes(made(plain))["sampled_rollouts"] == "0"
     forget(training)
-    with pytest.raises(UserError, match=rf"(?s)(?=.*{strict.version.replace('+', '.')}).*move away the 2 folders"):
+    with pytest.raises(UserError, match=rf"(?s)(?=.*{strict.version.replace('+', '.')}).*Move away the 2 folders"):
         made(strict)
     for folder in (lab.store.root / "ledger").glob("*/*"):
         if str(training) in (folder / "about.json").read_text():
@@ -264,7 +264,7 @@ def test_a_training_by_the_encoders_classes(lab: Lab, monkeypatch: pytest.Monkey
     ("split", "banded", "words"),
     [
         ("train", True, "panel: no training problem is in the variance band"),
-        ("heldout", False, "panel: every problem of the pool is held out, so none is left to train on"),
+        ("heldout", False, "panel: all problems of the pool are held out, so no problem is left to train on"),
     ],
 )
 def test_a_pool_with_nothing_to_train_on(tmp_path: Path, split: str, banded: bool, words: str) -> None:

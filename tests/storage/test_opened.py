@@ -32,7 +32,7 @@ def test_tables_are_read_as_arrow_pandas_and_polars(demo_store: Path) -> None:
 def test_wrong_names_are_refused_with_the_known_ones(demo_store: Path, tmp_path: Path) -> None:
     study = open_store(demo_store).study("demo")
     for wrong, words in (
-        (lambda: open_store(tmp_path / "none"), "no such folder"),
+        (lambda: open_store(tmp_path / "none"), "this folder does not exist"),
         (lambda: open_store(demo_store).study("other"), "no artifact, run or study 'other'"),
         (lambda: study.table("sumary"), "did you mean"),
         (lambda: study.svg("summary"), "no chart"),

@@ -252,6 +252,8 @@ def read_overrides(text: str, name: str) -> Overrides:
             raise UserError(sentences(error, f"{name}, line {number}")) from None
         key = squeeze(row.answer), squeeze(row.gold)
         if key in rows:
-            raise UserError(f"{name}, line {number}: a verdict for this answer and gold is already given above")
+            raise UserError(
+                f"{name}, line {number}: an earlier line has a verdict for this answer and gold; remove one"
+            )
         rows[key] = *key, row.verdict, row.reason
     return Overrides(tuple(sorted(rows.values())))

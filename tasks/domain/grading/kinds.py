@@ -103,7 +103,7 @@ def pinned(kind: str) -> str:
         if kind.partition("@")[0] in plugins.plugin_names("varband.graders"):
             raise
         known = (MATH, *OWN)
-        raise UserError(f"{error}{did_you_mean(kind, known)} (known without one: {', '.join(known)})") from None
+        raise UserError(f"{error}{did_you_mean(kind, known)} (built in: {', '.join(known)})") from None
 
 
 def check(kind: str) -> None:
@@ -118,7 +118,7 @@ def kind_of(name: str) -> AnswerKind:
         return OWN[name]
     found = plugins.plugged("varband.graders", name)
     if not callable(getattr(found, "read", None)):
-        raise UserError(f"grader {name} has no function `read`, which returns the answers in a text")
+        raise UserError(f"grader {name} has no function `read`; it must return the answers in a text")
     return AnswerKind(found.read, getattr(found, "same", operator.eq))  # type: ignore[attr-defined]
 
 

@@ -67,7 +67,7 @@ class LearnerConfig(Ruled, Checked):
     lora_rank: Annotated[Whole, Field(ge=1, le=16_384)]
     """Rank of the LoRA adapter."""
     lora_alpha: Size
-    """Scale of the adapter is `lora_alpha / lora_rank`."""
+    """The scale of the adapter is `lora_alpha / lora_rank`."""
     expert_rank: Annotated[AtLeastOne | None, OrNone] = None
     """Rank for each expert of a mixture, below `lora_rank`; their scale is `lora_alpha / expert_rank`."""
     target_modules: Annotated[tuple[str, ...], Distinct, Field(min_length=1)] = ALL_LINEAR
@@ -82,7 +82,7 @@ class LearnerConfig(Ruled, Checked):
     """Parts of the reward and their weights. Empty: `correct`, `tag` with `tag_weight`, `overlong` if there is an
     `overlong_cache`."""
     tag_rule: TagRule = "pairs"
-    """Rule of valid tags. `published` is the original study's, which accepts an empty trace."""
+    """Rule of valid tags. `published` is the rule of the published study, which accepts an empty trace."""
     betas: tuple[Decay, Decay] = (0.9, 0.95)
     """Adam's decay rates."""
     eps: Annotated[Real, Field(ge=1e-30, le=1)] = 1e-8  # LoRA's first gradient is 0, which is divided by it
@@ -92,7 +92,7 @@ class LearnerConfig(Ruled, Checked):
     grad_clip: Annotated[Positive | None, OrNone] = None
     """Largest norm of the gradient."""
     eval_every: AtLeastOne = 10
-    """Steps between two points of the curve."""
+    """Training steps between two evaluations."""
     seed: Seed = 0
     """Seed of the adapter's start, of the order of problems and of the rollouts."""
     truncated: Literal["keep", "mask"] = "keep"
@@ -121,18 +121,18 @@ class LearnerConfig(Ruled, Checked):
     warmup_steps: Count = 0
     """Steps in which the learning rate rises linearly."""
     staleness: Annotated[Whole, Field(ge=0, le=1)] = 0
-    """1 samples a step's rollouts while the step before it trains, so that they come from the policy before the last
+    """With 1, the rollouts of a step are sampled while the previous step trains. They come from the policy before its
     update."""
     advantage_k: AtLeastOne = 4
     """Attempts k of `pass_at_k` and `pkpo`."""
     overlong_cache: Count = 0
-    """Tokens below `max_tokens` in which DAPO's soft punishment grows. 0: none."""
+    """Tokens before `max_tokens` in which DAPO's length penalty grows. 0: no penalty."""
     bonus: NotNegative = 0.2
     """Weight of the exploration bonus, for objectives that have one."""
     bonus_gate: Literal["right", "none"] = "right"
     """Rollouts that get the bonus: correct ones (`right`) or all (`none`, as in the paper)."""
     bonus_baseline: Share = 0.5
-    """Baseline of the bonus of `ucb_con`."""
+    """Baseline of the bonus of `ucb_constant`."""
     entropy_weight: NotNegative = 0.0
     """Weight of each trained token's entropy, which the loss rewards."""
     entropy_target: Annotated[Positive | None, OrNone] = None
@@ -152,7 +152,7 @@ class LearnerConfig(Ruled, Checked):
     tau_negative: Positive = 1.05
     """Temperature of `sapo` for other tokens."""
     token_budget: Annotated[AtLeastOne | None, OrNone] = None
-    """Sampled tokens after which the training ends, with the step that reaches them."""
+    """Sampled tokens after which the training ends. The step that reaches this number is finished."""
     candidates: AtLeastTwo = 3
     """Answers in one completion, for `vpo` and `multi_rlvr`."""
 
@@ -249,8 +249,8 @@ def check_sampling(rollouts: Sampling, name: str = "rollouts") -> None:
     of a group would be identical; a quantised KV cache. name: the setting's name."""
     if rollouts.top_p != 1:
         raise UserError(
-            f"{name}.top_p is {rollouts.top_p:g}: training needs 1, because log-probs of a truncated distribution"
-            f" are not the policy's; set {name}.top_p=1 (evaluation.sampling.top_p is free)"
+            f"{name}.top_p is {rollouts.top_p:g}: training needs 1, because log-probs of a truncated distribution are"
+            f" not the policy's; set {name}.top_p=1 (evaluation.sampling.top_p may have another value)"
         )
     check_kept_whole(rollouts, name)
     if rollouts.temperature < LEAST_TEMPERATURE:
@@ -264,8 +264,8 @@ def check_kept_whole(sampling: Sampling, name: str) -> None:
     """Raise UserError for a quantised KV cache, because the cache of the learner is not quantised."""
     if sampling.kv_cache != "full":
         raise UserError(
-            f"{name}.kv_cache is {sampling.kv_cache}: training needs full, because the learner's keys"
-            f" and values are not quantised; set {name}.kv_cache=full (those of screening and final are free)"
+            f"{name}.kv_cache is {sampling.kv_cache}: training needs full, because the learner does not quantise keys"
+            f" and values; set {name}.kv_cache=full (screening and final may use another value)"
         )
 
 
@@ -274,6 +274,6 @@ def check_overlong(config: LearnerConfig, rollouts: Sampling) -> None:
     begins = (config.max_tokens or 0) - config.overlong_cache
     if config.overlong_cache and begins >= rollouts.max_tokens:
         raise UserError(
-            f"the length penalty (training.overlong_cache) begins after {begins} tokens, and rollouts end at"
+            f"the length penalty (training.overlong_cache) begins after {begins} tokens, but rollouts end at"
             f" {rollouts.max_tokens} (rollouts.max_tokens); set training.max_tokens={rollouts.max_tokens}"
         )

@@ -225,7 +225,7 @@ def loss_for(config: LearnerConfig) -> Loss:
     if loss.needs_advantage not in (None, config.advantage):
         raise UserError(f"learner: loss {config.loss} needs advantage {loss.needs_advantage}, not {config.advantage}")
     if loss.reduction == "constant" and config.max_tokens is None:
-        raise UserError(f"learner: loss {config.loss} divides by max_tokens; set it to the longest completion")
+        raise UserError(f"learner: loss {config.loss} divides by max_tokens; set it to the longest completion's length")
     if config.loss == "kl_cov" and config.updates == 1 and not config.staleness:
         raise UserError(
             "learner: loss kl_cov penalises distance from the sampling policy, which is zero with one update per step;"
@@ -254,15 +254,15 @@ def try_loss(config: LearnerConfig) -> None:
         shape = tuple(terms_T.shape)
         terms_T.sum().backward()
     except (Exception, SystemExit) as error:  # another package's code may raise anything
-        raise UserError(f"{name} raises {error_line(error)} on four made-up tokens") from None
+        raise UserError(f"{name} raised {error_line(error)} in a test with four invented tokens") from None
     slope_T = logprobs_T.grad
     if shape != (4,) or slope_T is None or not bool(torch.isfinite(terms_T.detach() + slope_T).all()):
         raise UserError(f"{name} must return one finite term with a gradient for each of 4 tokens, not {terms_T}")
     if loss.reinforces and not torch.allclose(slope_T, -advantages_T, atol=1e-4):
         raise UserError(
-            f"{name}: under the policy that sampled, its gradient for advantages {advantages_T.tolist()} is"
-            f" {slope_T.tolist()} and not their negative, as REINFORCE's; if that is meant, declare"
-            " Loss(..., reinforces=False)"
+            f"{name}: at the sampling policy, its gradient for advantages {advantages_T.tolist()} is"
+            f" {slope_T.tolist()}. REINFORCE's gradient would be the negative of these advantages. If the difference is"
+            " intended, declare Loss(..., reinforces=False)"
         )
 
 

@@ -105,9 +105,11 @@ def scored(config: LearnerConfig, *given: Any) -> dict[str, float]:
         except UserError:
             raise
         except (Exception, SystemExit) as error:  # another package's code may raise anything
-            raise UserError(f"reward {name} raises {error_line(error)}, given {given[1]!r:.80}") from None
+            raise UserError(f"reward {name} raised {error_line(error)} for the completion {given[1]!r:.80}") from None
         if not math.isfinite(found[name]):
-            raise UserError(f"reward {name} returns {found[name]}, given {given[1]!r:.80}; it must be a finite number")
+            raise UserError(
+                f"reward {name} returned {found[name]} for {given[1]!r:.80}; it must return a finite number"
+            )
     return found
 
 

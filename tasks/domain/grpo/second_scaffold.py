@@ -41,8 +41,8 @@ def second_scaffold(config: LearnerConfig, own: Scaffold) -> Scaffold | None:
 def several(own: Scaffold, number: int) -> Scaffold:
     if own.answer_form != "tag":
         raise UserError(
-            f"learner: several answers in one completion need <answer> tags, which scaffold {own.name} lacks; use a"
-            " scaffold with them"
+            f"learner: several answers in one completion need <answer> tags, which scaffold {own.name} does not have;"
+            " use a scaffold with these tags"
         )
     extra = f"Solve it {number} times, each time another way, one solution after the other, and then write </answers>."
     template = own.template.replace("{problem}", f"{{problem}} {extra}")

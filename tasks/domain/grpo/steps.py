@@ -127,7 +127,7 @@ def prompt_schedule(problems: Sequence[PromptProblem], config: LearnerConfig) ->
     [['a', 'b'], ['a', 'b']]
     """
     if not problems:
-        raise UserError("training: no problem is left to train on: the arm's variance band minus held-out is empty")
+        raise UserError("training: the arm's variance band has no training problem, so there is nothing to train on")
     lanes: dict[str, list[str]] = {}
     for lane, problem_id in sorted((LANES[config.prompt_order](p), p.problem_id) for p in problems):
         lanes.setdefault(lane, []).append(problem_id)

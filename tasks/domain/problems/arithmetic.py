@@ -93,7 +93,7 @@ def _draws(seed: int, source: str, index: int, level: int) -> Iterator[Arithmeti
     rng = random.Random(f"{seed}/{source}/{index}")
     for _ in range(_MAX_DRAWS):
         yield draw_problem(source, level, rng)
-    raise UserError(f"{source}: no unused problem of level {level} after {_MAX_DRAWS} draws; ask for a smaller pool")
+    raise UserError(f"{source}: no new problem of level {level} in {_MAX_DRAWS} random draws; make a smaller pool")
 
 
 def _changes(value: int, n: int, rng: random.Random) -> tuple[Step, ...]:

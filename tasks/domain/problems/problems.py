@@ -205,8 +205,8 @@ def heldout_of(counts: Mapping[str, int], heldout_per_source: int | HeldOut) -> 
     for source, count in counts.items():
         if 0 < heldout_per_source >= count and source not in reserved:
             raise UserError(
-                f"pool.heldout_per_source: {heldout_per_source} problems of each source are to be held out, and"
-                f" {source} has {count} in this pool; hold out fewer, or raise pool.limit if it is set"
+                f"pool.heldout_per_source: the study holds out {heldout_per_source} problems of each source, but"
+                f" {source} has only {count} in this pool; hold out fewer, or raise pool.limit if it is set"
             )
     return Counter({name: n if name in reserved else heldout_per_source for name, n in counts.items()})
 

@@ -119,7 +119,7 @@ def source_spec(wish: Path | str, data: Path | None) -> tuple[SourceSpec, Path]:
         if not path.is_file():
             raise UserError(f"pool file {path} does not exist")
         if not written:
-            raise UserError(f"pool file {path} is none of {', '.join(FORMATS)}")
+            raise UserError(f"pool file {path}: its format is unknown; use {', '.join(FORMATS)}")
         entry = SOURCES.get(path.stem)
         guards = entry.keeps_out if entry else ()
         spec = SourceSpec(path.stem, file_digest(path), None, _guards(path.stem, guards, path.parent))

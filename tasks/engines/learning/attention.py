@@ -62,7 +62,7 @@ def packed_attention(
             f"{type(module).__name__}: the model does not tell its attention which rows belong to one rollout"
         )
     if softcap or s_aux is not None:
-        raise UserError(f"{type(module).__name__}: its attention has caps or sinks, which the learner does not compute")
+        raise UserError(f"{type(module).__name__}: its attention has caps or sinks, which the learner does not support")
     q = query[0].transpose(0, 1)
     k, v = (GatherRows.apply(x[0].transpose(0, 1), layout.key_rows) for x in (key, value))
     attend = _variable_length if q.is_cuda else _by_segment

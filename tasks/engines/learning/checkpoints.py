@@ -68,8 +68,8 @@ def save(root: Path, state: State) -> Path:
     """Write a checkpoint, and delete all but the KEPT newest. If a tensor is not finite, raise UserError instead."""
     if spoilt := sorted(name for name, tensor in state.tensors.items() if not tensor.isfinite().all()):
         raise UserError(
-            f"{root}: after step {state.step} {', '.join(spoilt)} are not finite, so no checkpoint is written; the one"
-            " before it is kept: lower learning_rate or set grad_clip"
+            f"{root}: after step {state.step} {', '.join(spoilt)} are not finite, so no checkpoint is written. The"
+            " previous checkpoint is kept; lower learning_rate or set grad_clip"
         )
     position = {"step": state.step, "recipe": state.recipe, **state.rows, "objective": state.objective.as_json()}
     position |= {"remote": state.remote} if state.remote else {}
@@ -92,8 +92,8 @@ def latest(root: Path, recipe: str, former: str) -> State | None:
     position = json.loads((folders[-1] / "state.json").read_text())
     if position["recipe"] not in (recipe, former):
         raise UserError(
-            f"{folders[-1]} is a checkpoint of another recipe (other base model, problems or learner settings);"
-            " give this training a folder of its own or remove that one"
+            f"{folders[-1]} is a checkpoint of another recipe (other base model, problems or learner settings); give"
+            " this training its own folder, or remove the checkpoint"
         )
     tensors = load_file(folders[-1] / "state.safetensors")
     rows = {name: position[name] for name in ("steps", "exposure", "diagnostics")}

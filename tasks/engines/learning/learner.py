@@ -116,7 +116,7 @@ class _Training:
         former = checkpoints.recipe_hash(*given, identity=former_identity)
         saved = checkpoints.latest(job.workdir / "checkpoints", self.recipe, former)
         if saved is not None and bool(saved.remote) != (job.execution.service is not None):
-            raise UserError(f"{job.workdir}: set hardware.engine to the engine that this training began with")
+            raise UserError(f"{job.workdir}: this training began with another engine; set hardware.engine to it")
         name = self.recipe[:12]
         if job.execution.service is not None:
             from tasks.engines.learning.tinker import RemoteModel, TinkerAdapters, TinkerUpdater
@@ -219,8 +219,8 @@ class _Training:
             self._written()
             raise UserError(
                 f"training: {sum(skipped.values())} gradients were not finite (steps {', '.join(map(str, skipped))});"
-                " the weights before them are kept in the checkpoint: lower learning_rate or set grad_clip, and look at"
-                " those steps' behaviour log-probs"
+                " the checkpoint keeps the weights from before them. Lower learning_rate or set grad_clip, and look at"
+                " the behaviour log-probs of those steps"
             )
 
 

@@ -183,7 +183,7 @@ class Lora:
         experts = expert_layers(model, targets)
         found = {n.rsplit(".", 1)[-1] for n in linears} | set(EXPERT_PROJECTIONS if experts else ())
         if missing := sorted(set(targets) - found):
-            raise UserError(f"learner: the base model has no linear layer named {', '.join(missing)} to adapt")
+            raise UserError(f"learner: the base model has no linear layer with this name: {', '.join(missing)}")
         first = next(model.parameters())
         check_rank(rank, config.expert_rank, len(experts), first.dtype.itemsize)
         self.shapes: dict[str, tuple[int, int]] = {}

@@ -340,9 +340,9 @@ def policy_check(name: str, model: Any, temperature: float, itemsize: int) -> Ca
         apart = float((learned - plain).abs().mean())
         if not apart <= most:
             raise UserError(
-                f"{name}: the learner's log-probs are {apart:.3g} away from those of the model's own forward pass,"
-                f" where rounding makes {most:.2g} at most: the learner computes this model differently and would train"
-                " another policy than the sampled one; evaluate it untrained, or use another model"
+                f"{name}: the learner's log-probs differ by {apart:.3g} from those of the model's own forward pass, and"
+                f" rounding explains at most {most:.2g}. The learner computes this model differently, so it would train"
+                " another policy than the sampled one. Evaluate the model untrained, or use another model"
             )
 
     return check

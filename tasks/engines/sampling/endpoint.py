@@ -106,7 +106,7 @@ def _origin(url: str) -> httpx.URL:
         raise UserError("engine openai: put the key into VARBAND_OPENAI_API_KEY, not into the address")
     if found.scheme not in ("http", "https") or not found.host:
         raise UserError(
-            f"engine openai: '{url}' is no address of a server; set VARBAND_OPENAI_BASE_URL, e.g. http://host:8000/v1"
+            f"engine openai: '{url}' is not a server's address; set VARBAND_OPENAI_BASE_URL, e.g. http://host:8000/v1"
         )
     return found.copy_with(path="/")
 
@@ -161,8 +161,8 @@ class Endpoint:
         except UserError as error:
             if "already" not in str(error):
                 raise UserError(
-                    f"{error}; to evaluate adapters start the server with --enable-lora and"
-                    " VLLM_ALLOW_RUNTIME_LORA_UPDATING=1, and let it see the artifact root"
+                    f"{error}. To evaluate adapters, start the server with --enable-lora and"
+                    " VLLM_ALLOW_RUNTIME_LORA_UPDATING=1; it must be able to read the artifact root"
                 ) from None
 
     def ask(
@@ -249,7 +249,7 @@ def model_of(text: bytes, url: str, names: Collection[str] | None, served: str =
     try:
         bases = {one.id: one.root or one.id for one in parsed(text, _Models).data if not one.parent}
     except Garbled as error:
-        raise UserError(f"{url}: the answer is no list of models ({error}); check the address") from None
+        raise UserError(f"{url}: the server's answer is not a list of models ({error}); check the address") from None
     listed = ", ".join([*bases][:4]) or "no model"
     if served in bases:
         return served
@@ -260,8 +260,8 @@ def model_of(text: bytes, url: str, names: Collection[str] | None, served: str =
     if found and not served and len({*bases.values()}) == 1:
         return found[0]
     raise UserError(
-        f"{url}: the server has {listed}, and the study's model is {served or ' or '.join(names or ())}; serve only"
-        " that model, or set hardware.served_model to its name there"
+        f"{url}: the server has {listed}, but the study's model is {served or ' or '.join(names or ())}; serve only"
+        " that model, or set hardware.served_model to the name that the server uses"
     )
 
 

@@ -175,8 +175,8 @@ class OpenAIGenerator(PromptEncoder):
         ids, scores = choice.token_ids, choice.logprobs and choice.logprobs.token_logprobs
         if ids is None or scores is None:
             raise UserError(
-                f"{self._endpoint.url}: the server returns no token ids with log-probs, which training needs; use vLLM"
-                " 0.11 or newer (`return_token_ids`), or for an arm that is not trained name the model"
+                f"{self._endpoint.url}: the server returns no token ids with log-probs, which training needs. Use vLLM"
+                " 0.11 or newer (`return_token_ids`); for an arm that is not trained, you can also name the model"
                 f" {SERVED}{self._model}"
             )
         if not all(0 <= i < self._vocabulary for i in ids):
@@ -256,7 +256,7 @@ class TextGenerator(OpenAIGenerator):
     def encode(self, scaffold: Scaffold, problem: str, begun: str = "") -> tuple[int, ...]:
         """Return no token ids, because the server has the tokenizer. Raise UserError for a given start (`begun`)."""
         if begun:
-            raise UserError(f"{self._model} is only on a server and cannot continue a completion that is given")
+            raise UserError(f"model {self._model} is only on a server, which cannot continue a partial completion")
         return ()
 
     def _completed(self, model: str, request: Request, stop: threading.Event) -> Completion:
@@ -280,7 +280,7 @@ class TextGenerator(OpenAIGenerator):
         if choice.finish_reason == "error":
             raise Garbled("an answer that ended in an error")
         if usage is None:
-            raise UserError(f"{self._endpoint.url}: its answers have no `usage`, so their tokens cannot be charged")
+            raise UserError(f"{self._endpoint.url}: its answers have no `usage`, so their tokens cannot be counted")
         self._answered, self.version = True, answer.model or self.version
         completion = (choice.message.content if choice.message else choice.text) or ""
         ends = [at + len(stop) for stop in request.decoding.stop if (at := completion.find(stop)) >= 0]

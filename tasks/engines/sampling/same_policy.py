@@ -102,9 +102,9 @@ def refuse_other_weights(sampled: Sampled, score: Score, limits: Limits, who: st
         return found
     fits = f"; they fit the base model without an adapter ({of_base:.2g})" if 2 * of_base <= found else ""
     raise UserError(
-        f"{who}: {engine} samples with other weights than the learner's: over {len(sampled.behaviour_K)} tokens its"
-        f" log-probs differ from the learner's by {found:.2g} nats, and rounding explains at most {limits.doubtful:g}"
-        f"{fits}. Nothing of this was stored: restart the engine, or its server with --logprobs-mode"
-        " processed_logprobs, and give the same command again; if it happens again, set hardware.engine=transformers"
-        " or another hardware.adapters"
+        f"{who}: {engine} does not sample with the learner's weights. Over {len(sampled.behaviour_K)} tokens its"
+        f" log-probs differ from the learner's by {found:.2g} nats, and rounding explains at most"
+        f" {limits.doubtful:g}{fits}. Nothing of this was stored. Restart the engine, or its server with"
+        " --logprobs-mode processed_logprobs, and give the same command again. If it happens again, set"
+        " hardware.engine=transformers or another hardware.adapters"
     )

@@ -79,7 +79,9 @@ class TinkerGenerator(PromptEncoder):
         (one,) = answer.sequences
         ids, most = [*map(int, one.tokens)], request.decoding.max_tokens
         if one.logprobs is None or len(one.logprobs) != len(ids) or not 0 < len(ids) <= most:
-            raise UserError(f"engine tinker: an answer of {len(ids)} tokens without their log-probs, or above {most}")
+            raise UserError(
+                f"engine tinker: the answer has {len(ids)} tokens (allowed: 1 to {most}), or lacks their log-probs"
+            )
         text = self._ends.text_of(ids, request.decoding.stop)
         return Completion(request.key, text, ids, np.asarray(one.logprobs, np.float32), one.stop_reason)
 

@@ -116,7 +116,7 @@ class VllmGenerator(PromptEncoder):
         able = self._call("abilities")
         if merges and not able["merge"]:
             raise UserError(
-                f"{model.name}: vLLM {self.version} stores its weights in a form that adapters cannot be merged into;"
+                f"{model.name}: vLLM {self.version} stores the weights in a form into which adapters cannot be merged;"
                 " set hardware.adapters=unmerged"
             )
         if merges:
@@ -269,7 +269,7 @@ def sampler_gpus(hardware: Hardware) -> list[str]:
 def on_cpu(hardware: Hardware) -> dict[str, Any]:
     """Return the engine's arguments for a CPU. Raise UserError if the cache does not fit into memory."""
     if hardware.kv_cache_mb << 20 > (free := psutil.virtual_memory().available):
-        raise UserError(f"hardware.kv_cache_mb is {hardware.kv_cache_mb} and {free >> 20} MB are free here; lower it")
+        raise UserError(f"hardware.kv_cache_mb is {hardware.kv_cache_mb}, but {free >> 20} MB are free here; lower it")
     return {
         "dtype": "float32",
         "enforce_eager": True,

@@ -110,7 +110,7 @@ class Api:
     def create_model(self, body: types.CreateModelRequest) -> Json:
         lora = body.lora_config
         if lora is None or body.optimizer_config.type != "adamw":
-            raise UserError("this server trains LoRA with AdamW")
+            raise UserError("this server trains only LoRA, with the optimiser AdamW")
         targets = (*(ATTENTION if lora.train_attn else ()), *(EXPERT_PROJECTIONS if lora.train_mlp else ()))
         if not targets:
             raise UserError("this server trains attention and MLP layers; set train_attn or train_mlp")
@@ -149,7 +149,7 @@ class Api:
         """Queue work on a model, and return the id of its answer. body: the request, or (path, body, encoding)."""
         model = self.model(model_id)
         if number is None or number < model.since:
-            raise UserError(f"request {number} of {model.id}: a number of at least {model.since} is needed (seq_id)")
+            raise UserError(f"request {number} of {model.id}: seq_id must be at least {model.since}")
         path, content, *encoding = body if isinstance(body, tuple) else (body.type, body.model_dump_json().encode())
 
         def run() -> Answer:
@@ -173,7 +173,7 @@ class Api:
     def optim_step(self, body: types.OptimStepRequest) -> Json:
         params = body.optim_params
         if not isinstance(params, types.AdamParams):
-            raise UserError("this server has AdamW only")
+            raise UserError("this server has only the optimiser AdamW")
 
         def work(learner: Learner) -> Answer:
             return {"metrics": {"grad_norm": learner.step(params)}}
@@ -242,7 +242,7 @@ class Api:
             self._known(body.base_model)
         found = None if body.model_path is None else checkpoints.find(self.root, body.model_path)
         if found is not None and (found.folder / STATE).is_file():
-            raise UserError(f"{found.path} is a state to train on; save_weights_for_sampler saves weights to sample")
+            raise UserError(f"{found.path} is a training state; to sample, save weights with save_weights_for_sampler")
         sampler = self._new_sampler(body.session_id, body.sampling_session_seq_id, found)
         return {"type": "create_sampling_session", "sampling_session_id": sampler}
 
@@ -267,9 +267,9 @@ class Api:
         """Queue samples. The request's seed is that of the first sample, and gives those of further samples."""
         params, found = body.sampling_params, self.sampler(body.sampling_session_id)
         if params.top_k > 0 or params.max_tokens is None:
-            raise UserError("this server samples with max_tokens, and without top_k")
+            raise UserError("to sample, this server needs max_tokens, and it does not support top_k")
         if body.prompt_logprobs or body.topk_prompt_logprobs or body.topk_sample_logprobs or body.prompt_alt_tokens_k:
-            raise UserError("this server returns log-probs of sampled tokens only; forward computes those of a text")
+            raise UserError("this server returns log-probs of sampled tokens only; for those of a text call forward")
         given = [params.stop] if isinstance(params.stop, str) else params.stop or []
         stop = tuple(one if isinstance(one, str) else self.tokenizer.decode([one]) for one in given)
         decoding = Decoding(max_tokens=params.max_tokens, temperature=params.temperature, top_p=params.top_p, stop=stop)

@@ -110,7 +110,7 @@ def read_batch(body: bytes, encoding: str | None) -> tuple[pb.ForwardBackwardReq
 
 def _datum(message: pb.Datum) -> Datum:
     if any(chunk.WhichOneof("chunk") != "encoded_text" for chunk in message.model_input):
-        raise UserError("this server reads text only, no images or sound")
+        raise UserError("this server reads only text, not images or sound")
     tokens_T = np.concatenate([np.frombuffer(c.encoded_text.tokens, np.int32) for c in message.model_input])
     inputs = {name: _array(name, tensor) for name, tensor in message.loss_fn_inputs.items()}
     targets_T = inputs.pop("target_tokens", None)
@@ -118,13 +118,13 @@ def _datum(message: pb.Datum) -> Datum:
         raise UserError("a datum has no target_tokens")
     for name, array in {"target_tokens": targets_T, **inputs}.items():
         if array.shape != tokens_T.shape:
-            raise UserError(f"{name} has {array.shape} values for {len(tokens_T)} input tokens")
+            raise UserError(f"{name} has the shape {array.shape}, but there are {len(tokens_T)} input tokens")
     return Datum(tokens_T.astype(np.int64), targets_T.astype(np.int64), inputs)
 
 
 def _array(name: str, tensor: pb.Tensor) -> np.ndarray:
     if tensor.WhichOneof("encoding") != "dense" or tensor.dtype not in TYPES:
-        raise UserError(f"{name}: this server reads dense arrays of one number per token")
+        raise UserError(f"{name}: this server needs a dense array with one number per token")
     return np.frombuffer(tensor.dense, TYPES[tensor.dtype]).reshape(tensor.shape or -1)
 
 

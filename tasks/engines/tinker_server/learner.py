@@ -90,7 +90,7 @@ class Learner:
     ) -> tuple[list[np.ndarray], float]:
         """Return (log-probs_T of each sequence's targets, summed loss). Add the gradient unless `forward_only`."""
         if loss not in TERMS:
-            raise UserError(f"no loss {loss!r} here: choose from {', '.join(TERMS)}")
+            raise UserError(f"this server has no loss {loss!r}: choose from {', '.join(TERMS)}")
         logprobs, total = list[np.ndarray](), 0.0
         for part in packs_of(data, self.budget):
             with torch.set_grad_enabled(not forward_only):
@@ -120,7 +120,7 @@ class Learner:
         norm, made = self.updater.step(adam.learning_rate, adam.grad_clip_norm or None)
         self.policy.lora.grad.zero_()
         if not made:
-            raise UserError(f"the gradient has a norm of {norm:g}; it is dropped, and the weights are as before")
+            raise UserError(f"the gradient has a norm of {norm:g}; it is dropped and the weights stay unchanged")
         return norm
 
 
@@ -144,7 +144,7 @@ def pack_of(data: Sequence[Datum], behaviour: str | None, weight: str) -> Pack:
     rows = np.arange(starts[-1], dtype=np.int64)
     for name in filter(None, (behaviour, weight)):
         if any(name not in datum.inputs for datum in data):
-            raise UserError(f"a datum has no {name}, which this loss reads")
+            raise UserError(f"a datum has no {name}, which this loss needs")
 
     def joined(name: str | None) -> np.ndarray:
         parts = [datum.inputs[name] if name else np.zeros(len(datum.tokens_T)) for datum in data]

@@ -81,10 +81,7 @@ def test_every_letter_is_read_in_every_dress(letter: str) -> None:
 
 @pytest.mark.parametrize(
     ("kind", "message"),
-    [
-        ("intger", "did you mean 'integer'"),
-        ("chemistry", "known without one: math, integer, multiple_choice, exact_text"),
-    ],
+    [("intger", "did you mean 'integer'"), ("chemistry", "built in: math, integer, multiple_choice, exact_text")],
 )
 def test_an_unknown_kind_is_one_sentence(kind: str, message: str) -> None:
     with pytest.raises(UserError, match=message) as refused:

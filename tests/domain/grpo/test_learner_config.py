@@ -47,7 +47,7 @@ def test_a_punishment_that_no_completion_reaches_is_refused() -> None:
     """It begins after 80 tokens; a cap of 81 reaches it."""
     punished = replace(CONFIG, max_tokens=100, overlong_cache=20)
     check_overlong(punished, Sampling(max_tokens=81))
-    with pytest.raises(UserError, match="begins after 80 tokens, and rollouts end at 80"):
+    with pytest.raises(UserError, match="begins after 80 tokens, but rollouts end at 80"):
         check_overlong(punished, Sampling(max_tokens=80))
 
 

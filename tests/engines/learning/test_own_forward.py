@@ -23,7 +23,7 @@ LEARNER = LearnerConfig(
     lora_alpha=4,
     target_modules=tuple(ATTENTION),
 )
-APART = "log-probs are .* away from those of the model's own forward pass"
+APART = "log-probs differ by .* from those of the model's own forward pass"
 
 
 def learner_of(base: Path, temperature: float = 1.0, dtype: str = "float32") -> Policy:
@@ -62,7 +62,7 @@ GATE_UP = ("gate_proj", "up_proj")
         ({"rope_scaling": {"rope_type": "dynamic", "factor": 4.0}}, ATTENTION, 8, "depends on the longest rollout"),
         ({"model_type": "qwen3_moe"}, ("q_proj", "up_proj"), 8, "gate_proj and up_proj only together"),
         ({"model_type": "qwen3_moe"}, GATE_UP, 8, ""),
-        ({"model_type": "mixtral"}, GATE_UP, 8, "only in mixtures of type qwen3_moe"),
+        ({"model_type": "mixtral"}, GATE_UP, 8, "only in models of type qwen3_moe"),
         ({"model_type": "mixtral"}, ATTENTION, 8, ""),
     ],
 )
@@ -91,7 +91,7 @@ def test_no_sequence_is_longer_than_the_model(tmp_path: Path, config: dict[str, 
     (tmp_path / "config.json").write_text(json.dumps(config))
     (tmp_path / "model.safetensors").touch()
     check_positions(tmp_path, known)
-    with pytest.raises(UserError, match=rf"max_model_len is {known + 1} and the model has {known} positions"):
+    with pytest.raises(UserError, match=rf"max_model_len is {known + 1}, but the model has only {known} positions"):
         check_positions(tmp_path, known + 1)
 
 
@@ -100,7 +100,7 @@ def test_no_sequence_is_longer_than_the_model(tmp_path: Path, config: dict[str, 
     [
         ("doge", APART),  # a mask that its own weights make
         ("stablelm", "StableLmAttention: the model does not tell its attention which rows belong to one rollout"),
-        ("phi3", "no linear layer named k_proj, q_proj, v_proj"),
+        ("phi3", "no linear layer with this name: k_proj, q_proj, v_proj"),
     ],
 )
 def test_types_that_no_field_gives_away_are_refused(tmp_path: Path, kind: str, said: str) -> None:

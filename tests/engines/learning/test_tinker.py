@@ -191,7 +191,7 @@ def test_what_the_service_has_not_is_refused_before_anything_is_sampled(tmp_path
     with pytest.raises(UserError, match="no loss gspo; it has importance_sampling"):
         trained(tmp_path, replace(CONFIG, loss="gspo", epochs=2))
     other = replace(CONFIG, lora_alpha=32)
-    alpha = r"training\.lora_alpha is 32, and .* have 16: .* --lora-alpha 32"
+    alpha = r"training\.lora_alpha is 32, but .* have 16: .* --lora-alpha 32"
     with pytest.raises(UserError, match=alpha):
         trained(tmp_path / "alpha", other)
     with pytest.raises(UserError, match=alpha):

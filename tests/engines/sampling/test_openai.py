@@ -197,9 +197,9 @@ BY_ROOT = {"id": "coder", "root": "Qwen/qwen2.5-coder-1.5b-instruct"}
         ([BASE, OTHER], ["y"], "x", "x"),
         ([BY_ROOT], ["Qwen2.5-Coder-1.5B-Instruct"], "", "coder"),
         ([BASE, OTHER], ["m"], "", UserError(r"the server has m, x.*set hardware\.served_model")),
-        ([OTHER], ["m"], "", UserError("the server has x, and the study's model is m")),
+        ([OTHER], ["m"], "", UserError("the server has x, but the study's model is m")),
         ([ADAPTER], ["m"], "", UserError("the server has no model")),
-        ([3], ["m"], "", UserError("no list of models")),
+        ([3], ["m"], "", UserError("not a list of models")),
     ],
 )
 def test_another_model_is_not_taken_for_the_studys(

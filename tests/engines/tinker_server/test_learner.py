@@ -65,7 +65,7 @@ def test_forward_leaves_no_gradient_and_a_bad_one_no_step(tiny_base: Path) -> No
     assert not learner.policy.lora.grad.any()
     before = learner.policy.lora.master.clone()
     learner.policy.lora.grad.fill_(float("nan"))
-    with pytest.raises(UserError, match="the weights are as before"):
+    with pytest.raises(UserError, match="the weights stay unchanged"):
         learner.step(ADAM)
     assert torch.equal(before, learner.policy.lora.master) and not learner.policy.lora.grad.any()
     for loss, message in (("dro", "choose from cross_entropy"), ("cross_entropy", "no weights")):

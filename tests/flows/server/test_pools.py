@@ -107,7 +107,7 @@ def test_runs_of_a_pool_with_workers_of_another_type_know_their_image(tmp_path: 
         assert deployment(server, "make/zz_make")["job_variables"]["image"] == IMAGE
         pool = api(server, "GET", "/work_pools/gpu").json()
         assert pool["type"] == "kubernetes" and "job_manifest" in pool["base_job_template"]["job_configuration"]
-        assert "the pool cpu has the type toy" in server.varband("server", "deploy", check=False).stderr
+        assert "the pool cpu already has type toy" in server.varband("server", "deploy", check=False).stderr
         (tmp_path / "worker.py").write_text(WORKER)
         server.spawn([str(tmp_path / "worker.py")], "worker-cpu.log")
         wait_for(server, start(server, "plan/plan", study={"profile": "demo"}), "Completed")

@@ -129,7 +129,7 @@ WRONG = [
     ("[pool]\nheldout_per_source = 0", "line 3: .*nothing would be held out"),
     ("scaffolds = 3", "line 2: scaffolds: 3 is not a table"),
     ("encoder.name = 'none'", "line 2: encoder.name: 'none' is no encoder: .*--without embeddings"),
-    ("name = 'a b'", "line 2: name: 'a b' is no valid name"),
+    ("name = 'a b'", "line 2: name: 'a b' is not a valid name"),
     ("[questions.q]\ntraining.stps = 1", "line 3: questions.q.training.stps: no field 'stps'; did you mean 'steps'"),
     (f"x = {'[' * 2000}{']' * 2000}", "maximum recursion depth"),
     (
@@ -160,7 +160,7 @@ def test_paths_are_those_beside_the_file_and_two_of_one_name_are_no_one_source(t
     assert study.pool.sources == (str(tmp_path / "mine.jsonl"), "aime24")
     assert (study.model, study.encoder.name) == (str(tmp_path / "b"), "a")
     same = 'base = "demo"\n[pool]\nsources = ["a/p.jsonl", "b/p.jsonl"]\nheldout_per_source = 2\n'
-    with pytest.raises(UserError, match=r"^mine\.toml, line 3: pool\.sources: several files are called p, and would"):
+    with pytest.raises(UserError, match=r"^mine\.toml, line 3: pool\.sources: several files are called p and would"):
         Request(profile=str(tmp_path / "mine.toml"), text=same).study(Store(tmp_path / "root"), planning=True)
 
 

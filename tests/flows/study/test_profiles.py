@@ -30,7 +30,7 @@ def test_what_a_study_changes_of_its_training_is_changed_under_every_objective()
     [
         ("[objectives.mine]\nsteps = 5\n", "all objectives have the same steps; set training.steps"),
         ("[objectives.mine]\nclip_low = 0.1\n", "objectives.mine.clip_low: "),
-        ('arms = ["panel", "thinking"]\nobjectives = ["VPO"]\n', "which scaffold thinking lacks"),
+        ('arms = ["panel", "thinking"]\nobjectives = ["VPO"]\n', "which scaffold thinking does not have"),
         ("[training]\ngroup_size = 2\n[objectives.entropic]\n", "needs a group_size of 3, not 2"),
         ('search.methods = ["majorty"]', "unknown method 'majorty'; did you mean 'majority'?"),
         ('search.methods = ["particles:temperature=0"]', "temperature is 0; it must be greater than 0"),

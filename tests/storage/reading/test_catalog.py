@@ -28,7 +28,7 @@ def test_what_is_no_question_is_refused_inside_the_root_too(tmp_path: Path) -> N
         f"attach {there} as other",
         f"select 1; copy (select 1) to {there}",
     ):
-        with pytest.raises(UserError, match="write one SELECT"):
+        with pytest.raises(UserError, match="write one statement that begins with select"):
             ask(tmp_path, statement)
     assert list(tmp_path.iterdir()) == []
 

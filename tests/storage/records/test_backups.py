@@ -85,6 +85,6 @@ def test_object_storage_is_copied_whole_and_comes_back_from_the_copy(
         assert CliRunner().invoke(varband, asked, catch_exceptions=False).exit_code == 0
         check(on_machine("e", "s3://varband-backups/third"))
         with pytest.raises(
-            UserError, match="s3://varband-backups/again is on object storage, which cannot hold copies"
+            UserError, match="s3://varband-backups/again is on object storage, where a copy needs weights"
         ):
             copy_study(tmp_path / "kept", again, weights=False)

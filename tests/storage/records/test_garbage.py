@@ -72,11 +72,11 @@ def test_what_an_unfinished_run_planned_is_kept(tmp_path: Path, state: str) -> N
 def test_nothing_goes_while_it_is_not_known_what_is_wanted(tmp_path: Path) -> None:
     refs = made(tmp_path)
     recorded(tmp_path, "parked")
-    with pytest.raises(UserError, match="did not record its artifacts"):
+    with pytest.raises(UserError, match="did not record which artifacts it"):
         taken(tmp_path)
     record = tmp_path / "runs" / "demo-00000001.json"
     record.write_text(record.read_text()[:40])
-    with pytest.raises(UserError, match="no run record of this version"):
+    with pytest.raises(UserError, match="not a run record of this version"):
         taken(tmp_path)
     record.unlink()
     assert here(tmp_path) == set(refs)
@@ -152,7 +152,7 @@ def test_damaged_notes_of_a_parked_study_let_nothing_go(parked: tuple[Path, set[
     assert studies_of(root) == {}, "a listing goes on"
     (row,) = verify(root, repair=True)[0].to_pylist()
     assert row["what"] == "notes" and row["moved_to"]
-    with pytest.raises(UserError, match="did not record its artifacts"):
+    with pytest.raises(UserError, match="did not record which artifacts it"):
         taken(root)
     assert here(root) == refs
     note_planned(root, RUN, refs)

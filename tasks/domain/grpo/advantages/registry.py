@@ -24,11 +24,11 @@ def checked(advantage: Advantage, name: str) -> Advantage:
             raise
         except (Exception, SystemExit) as error:  # another package's code may raise anything
             raise UserError(
-                f"objective {name} raises {error_line(error)}, given {group.rewards_G.tolist()!r:.80}"
+                f"objective {name} raised {error_line(error)} for the rewards {group.rewards_G.tolist()!r:.80}"
             ) from None
         if advantages_G.shape != group.rewards_G.shape or not np.isfinite([*advantages_G, *numbers.values()]).all():
             raise UserError(
-                f"objective {name} must return one finite number a rollout, not {advantages_G.tolist()!r:.80}"
+                f"objective {name} must return one finite number per rollout, not {advantages_G.tolist()!r:.80}"
             )
         return advantages_G, numbers
 
