@@ -134,7 +134,7 @@ def test_what_the_server_has_not_is_refused_with_what_it_has(client: Any) -> Non
         "no checkpoint": lambda: client.create_sampling_client(model_path="tinker://a/sampler_weights/b").result(),
         "a training state": lambda: client.create_sampling_client(model_path=state).result(),
         "do not fit": lambda: base.sample(prompt, 1, tinker.SamplingParams(max_tokens=9999)).result(),
-        "without top_k": lambda: base.sample(prompt, 1, tinker.SamplingParams(max_tokens=9, top_k=5)).result(),
+        "does not support top_k": lambda: base.sample(prompt, 1, tinker.SamplingParams(max_tokens=9, top_k=5)).result(),
     }
     for message, call in refused.items():
         with pytest.raises(Exception, match=message):
