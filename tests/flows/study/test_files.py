@@ -117,37 +117,6 @@ def test_records_are_changed_and_added_by_name_and_chosen_by_a_list() -> None:
     assert mine.training == replace(DEMO.training, kl_weight=0.1)
 
 
-#: Text after `base = "demo"`, and a part of the sentence that refuses it.
-WRONG = [
-    ("steps = 3", "line 2: steps: no field 'steps'; did you mean training.steps"),
-    ("lr = 1e-3", "line 2: lr: no field 'lr'; did you mean training.learning_rate?"),
-    ("[training]\nsteps = 'x'", "line 3: training.steps: steps is 'x'; it must be a valid integer"),
-    ("[training]\ntarget_modules = ['q_proj', 'q_proj']", "line 3: .*q_proj is listed more than once"),
-    ("[training]\nseed = 5", "line 3: training.seed: .* set seeds"),
-    ("arms = ['pannel']", "line 2: arms: unknown arm 'pannel'; did you mean 'panel'?"),
-    ("train_on = 'foo'", "line 2: train_on: train_on is 'foo'; it must be 'variance', 'joint' or 'all'"),
-    ("[pool]\nheldout_per_source = 0", "line 3: .*nothing would be held out"),
-    ("scaffolds = 3", "line 2: scaffolds: 3 is not a table"),
-    ("encoder.name = 'none'", "line 2: encoder.name: 'none' is no encoder: .*--without embeddings"),
-    ("name = 'a b'", "line 2: name: 'a b' is not a valid name"),
-    ("[questions.q]\ntraining.stps = 1", "line 3: questions.q.training.stps: no field 'stps'; did you mean 'steps'"),
-    (f"x = {'[' * 2000}{']' * 2000}", "maximum recursion depth"),
-    (
-        "[lessons.easy]\narms = ['panel']\npool = { synthetic = 8, heldout_per_source = 2 }\nrollouts = { max_tokens = 8 }\n"
-        "[lessons.easy.training]\nsteps = 1\ngroups_per_step = 1\ngroup_size = 2\nlearning_rate = 1e-3\nlora_rank = 3\n"
-        "lora_alpha = 8",
-        "the adapter of lesson easy, which has lora_rank=3 and not",
-    ),
-]
-
-
-@pytest.mark.parametrize(("text", "said"), WRONG)
-def test_a_fault_is_one_sentence_with_its_line(text: str, said: str) -> None:
-    with pytest.raises(UserError, match=said) as error:
-        asked(f'base = "demo"\n{text}')
-    assert "\n" not in str(error.value) and str(error.value).startswith("mine.toml")
-
-
 def test_paths_are_those_beside_the_file_and_two_of_one_name_are_no_one_source(tmp_path: Path) -> None:
     """A split would hold out as much of both together as of one."""
     (tmp_path / "mine.jsonl").write_text("")
@@ -195,10 +164,6 @@ def test_the_text_of_a_file_is_called_as_it_says_or_as_the_form_says(
 ) -> None:
     form = StudyForm(file=text, name=named, question=question)
     assert form.request().study(Store(tmp_path), planning=True).profile.called == called
-
-
-def test_a_question_without_a_file_is_the_profiles() -> None:
-    assert StudyForm(profile="demo", question="objectives").request() == StudyForm(profile="demo/objectives").request()
 
 
 def test_a_form_refuses_a_name_that_is_none(tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ from flows.study.profiles import PROFILES
 from flows.study.request import Request, profile_of
 from flows.study.settings import overridden
 from storage.artifacts.store import Store
-from storage.errors import UserError
 from tests.tiny_model import write_tiny_model
 
 
@@ -23,25 +22,6 @@ def test_what_a_study_changes_of_its_training_is_changed_under_every_objective()
         assert {name: getattr(training, name) for name in changed} == changed
     kept = [(o.name, o.training.advantage, o.training.loss, o.training.minibatches) for o in before.objectives]
     assert kept == [(o.name, o.training.advantage, o.training.loss, o.training.minibatches) for o in after.objectives]
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("[objectives.mine]\nsteps = 5\n", "all objectives have the same steps; set training.steps"),
-        ("[objectives.mine]\nclip_low = 0.1\n", "objectives.mine.clip_low: "),
-        ('arms = ["panel", "thinking"]\nobjectives = ["VPO"]\n', "which scaffold thinking does not have"),
-        ("[training]\ngroup_size = 2\n[objectives.entropic]\n", "needs a group_size of 3, not 2"),
-        ('search.methods = ["majorty"]', "unknown method 'majorty'; did you mean 'majority'?"),
-        ('search.methods = ["particles:temperature=0"]', "temperature is 0; it must be greater than 0"),
-        ('search.methods = ["rewarded"]', "method rewarded is scored by a reward model"),
-        ('search = { methods = ["majority"], tokens = 128 }', "tokens=128 is below one rollout"),
-    ],
-)
-def test_objectives_and_methods_that_do_not_go_with_a_study_are_refused(text: str, said: str) -> None:
-    with pytest.raises(UserError) as raised:
-        profile_of("mine.toml", f'base = "demo"\n{text}')
-    assert said in str(raised.value) and "\n" not in str(raised.value)
 
 
 def test_reward_models_and_judges_are_named_by_their_content(tmp_path: Path) -> None:

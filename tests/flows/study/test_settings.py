@@ -57,18 +57,6 @@ def test_a_setting_is_taken_where_one_of_the_compared_objectives_reads_it() -> N
     assert {name for one in (*LOSSES.values(), *ADVANTAGES.values()) for name in one.reads} <= names
 
 
-@pytest.mark.parametrize(
-    ("setting", "says"),
-    [
-        ("training.loss=gspo training.epochs=2", "training.loss: engine tinker: the service has no loss gspo"),
-        ("training.kl_weight=0.1", "training.kl_weight: engine tinker: the service has no KL term"),
-        ("rollouts.temperature=0.7", "rollouts.temperature: engine tinker: the service has no temperature in training"),
-    ],
-)
-def test_what_a_tinker_service_cannot_train_is_refused_by_name(setting: str, says: str) -> None:
-    assert says in refused(lambda: overridden(DEMO, ["hardware.engine=tinker", *setting.split()]))
-
-
 def test_what_is_missing_is_listed_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VARBAND_MODELS", str(tmp_path / "none"))
     with pytest.raises(UserError) as error:
