@@ -1,41 +1,30 @@
-"""A distribution of another team's, built and installed into a folder: graders, a scaffold, an objective, losses,
+"""A distribution of another team's in a folder, as pip installs it: graders, a scaffold, an objective, losses,
 rewards."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
-PROJECT = """
-[build-system]
-requires = ["setuptools"]
-build-backend = "setuptools.build_meta"
-[project]
-name = "lab-tasks"
-version = "{version}"
-[project.entry-points."varband.graders"]
-clock = "lab_tasks.clock"
-broken = "lab_tasks.nowhere"
-raising = "lab_tasks.raising"
-unequal = "lab_tasks.unequal"
-neither = "lab_tasks.faulty:neither"
-nothing = "lab_tasks.faulty:nothing"
-[project.entry-points."varband.scaffolds"]
-reversed = "lab_tasks.reversed"
-fixed = "lab_tasks.faulty:fixed"
-unread = "lab_tasks.faulty:unread"
-[project.entry-points."varband.objectives"]
-from_middle = "lab_tasks.middle:from_middle"
-endless = "lab_tasks.faulty:endless"
-[project.entry-points."varband.losses"]
-doubled = "lab_tasks.doubled:doubled"
-undeclared = "lab_tasks.doubled:term"
-scalar = "lab_tasks.doubled:scalar"
-[project.entry-points."varband.rewards"]
-concise = "lab_tasks.brevity:concise"
-endless = "lab_tasks.brevity:endless"
-[tool.setuptools]
-packages = ["lab_tasks"]
+ENTRY_POINTS = """
+[varband.graders]
+clock = lab_tasks.clock
+broken = lab_tasks.nowhere
+raising = lab_tasks.raising
+unequal = lab_tasks.unequal
+neither = lab_tasks.faulty:neither
+nothing = lab_tasks.faulty:nothing
+[varband.scaffolds]
+reversed = lab_tasks.reversed
+fixed = lab_tasks.faulty:fixed
+unread = lab_tasks.faulty:unread
+[varband.objectives]
+from_middle = lab_tasks.middle:from_middle
+endless = lab_tasks.faulty:endless
+[varband.losses]
+doubled = lab_tasks.doubled:doubled
+undeclared = lab_tasks.doubled:term
+scalar = lab_tasks.doubled:scalar
+[varband.rewards]
+concise = lab_tasks.brevity:concise
+endless = lab_tasks.brevity:endless
 """
 #: Hours of a clock: 13 is 1. What cannot be judged raises, and what hangs is stopped.
 CLOCK = """
@@ -126,9 +115,8 @@ def endless(group, context):
 
 def install(at: Path, version: str = "1.0") -> Path:
     """The folder to have on the path, with this version of the distribution and no other."""
-    source, target = at / f"source-{version}", at / f"installed-{version}"
-    (source / "lab_tasks").mkdir(parents=True)
-    (source / "pyproject.toml").write_text(PROJECT.format(version=version))
+    target = at / f"installed-{version}"
+    (target / "lab_tasks").mkdir(parents=True)
     modules = {
         "clock": CLOCK,
         "raising": RAISING,
@@ -140,8 +128,8 @@ def install(at: Path, version: str = "1.0") -> Path:
         "faulty": FAULTY,
     }
     for name, text in {"__init__": "", **modules}.items():
-        (source / "lab_tasks" / f"{name}.py").write_text(text)
-    asked = ["install", "-q", "--no-index", "--no-deps", "--no-build-isolation", "--target", str(target), str(source)]
-    env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    subprocess.run([sys.executable, "-m", "pip", *asked], check=True, env=env, capture_output=True)
+        (target / "lab_tasks" / f"{name}.py").write_text(text)
+    (about := target / f"lab_tasks-{version}.dist-info").mkdir()
+    (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: lab-tasks\nVersion: {version}\n")
+    (about / "entry_points.txt").write_text(ENTRY_POINTS)
     return target
