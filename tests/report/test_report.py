@@ -24,6 +24,7 @@ from storage.reading.charts import as_svg, specs_of
 from storage.reading.figures import FIGURES, Chart, is_p_value
 from storage.reading.query_cache import ask
 from storage.reading.recorded import answering
+from tasks.domain.scaffolds import PANEL
 from tasks.report.tables import cut, number, printed_table
 from tests.dashboards.conftest import Study
 from tests.dashboards.synthetic import made_up_study
@@ -89,11 +90,11 @@ def test_it_says_what_was_run(html: str, study: Study) -> None:
     """The report names the changed settings, and the command that sets them."""
     for text in (html, MarkdownIt().render(study.page("report.md"))):
         words = unescape(text).replace("\\", "")
-        assert "steps: 40 → 4" in words and "differs from the profile made-up" in words
-        assert "varband run demo --set training.steps=4" in words and "panel (tags think; stop </answer>)" in words
+        assert "steps: 40 → 4" in words and "differs from the profile demo" in words
+        assert "varband run demo --set training.steps=4" in words and "panel (tags mutipersonaDebate, answer;" in words
         said = [unescape(one) for one in re.findall(r"<pre>(?:<code>)?(.*?)(?:</code>)?</pre>", text, re.DOTALL)]
-        for whole in ("Solve `it`.\n\n# Then {problem}\n<think>", "steps = 4\n\n[pool]"):
-            assert any(one.strip().endswith(whole) for one in said), whole
+        for whole in (PANEL.prompt_text("{problem}"), "\nsteps = 4\n"):
+            assert any(whole in one for one in said), whole
 
 
 def test_same_experiment_same_text(study: Study, tmp_path: Path) -> None:
@@ -222,13 +223,6 @@ def test_a_table_has_every_row(study: Study, tmp_path: Path) -> None:
     (path,) = exported(study, tmp_path, "figure", "diversity_pairs", "--format", "tex")
     latex = path.read_text()
     assert latex.count(r"\\") == ask(study.root, str(study.report), "report_diversity_pairs").num_rows + 1
-
-
-def test_a_study_is_copied(study: Study, tmp_path: Path) -> None:
-    done = CliRunner().invoke(
-        export, ["study", "--without", "weights", str(tmp_path / "copy"), "--root", str(study.root)]
-    )
-    assert done.exit_code == 0 and "artifacts" in done.output and (tmp_path / "copy").is_dir()
 
 
 # Charts and tables of the report. Expected values are worked out by hand.
