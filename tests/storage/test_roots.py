@@ -12,12 +12,14 @@ from hypothesis import strategies as st
 
 from flows.upkeep.verify import verify
 from storage.artifacts.manifest import parse_manifest
+from storage.artifacts.ref import Ref
 from storage.artifacts.store import MANIFEST, Store
 from storage.errors import Notice, UserError
 from storage.mirror import mirror_of
 from storage.reading.catalog import ask
 from storage.reading.views import views
 from storage.records.copies import copy_study
+from storage.records.runs import run_path
 from storage.roots import ADDRESS, inside, root_folder
 from storage.sql import query
 from tests.storage.records.test_copies import made
@@ -38,6 +40,30 @@ def test_no_name_from_the_bucket_leaves_the_root(name: str) -> None:
     except UserError:
         return
     assert (root / found).resolve().is_relative_to(root)
+
+
+NAUGHTY = st.text(max_size=60) | st.sampled_from(
+    ["\x00", "../x", "/etc/passwd", "a/../../b", "..", "rollouts-../../..", "．．/x", "a∕b", "%2e%2e/x", "~/x", "-rf"]
+)
+
+
+@given(NAUGHTY)
+def test_no_reference_from_a_user_leaves_the_root(name: str) -> None:
+    root = Path("/some/place")
+    try:
+        path = Store(root).path(Ref.parse(name))
+    except UserError:
+        return
+    assert path.resolve().is_relative_to(root)
+
+
+@given(NAUGHTY)
+def test_no_run_name_from_a_user_leaves_the_root(name: str) -> None:
+    try:
+        path = run_path(Path("/some/place"), name)
+    except UserError:
+        return
+    assert path.resolve().is_relative_to("/some/place/runs")
 
 
 # A root that somebody else made: looking at it, verifying and copying it neither writes nor reads anything else.

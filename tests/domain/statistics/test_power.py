@@ -9,13 +9,12 @@ from click.testing import CliRunner
 from scipy import stats
 
 from cli.analysis import power as command
-from storage.artifacts.manifest import Recipe, provenance
-from storage.artifacts.rows import Payload
 from storage.artifacts.schemas import Rollouts
 from storage.artifacts.store import Store
 from tasks.domain.statistics import power
 from tasks.domain.statistics.means import Spread
 from tasks.domain.statistics.power import Design, Question, detectable, simulate
+from tests.dashboards.synthetic import put
 from tests.measures.conftest import rows_of
 
 
@@ -74,8 +73,7 @@ def test_the_difficulty_of_a_measured_arm(tmp_path: Path) -> None:
     groups = {f"p{i}": "".join("c" if u < p else "w" for u in rng.random(8)) for i, p in enumerate(rng.beta(1, 3, 400))}
     tables = [rows_of(groups), rows_of({"p1": groups["p1"]}), rows_of(dict.fromkeys(groups, "c" * 8), step=40)]
     for n, table in enumerate(tables):
-        ref = Rollouts("rollouts", f"{n:016}")
-        store.write(ref, Payload(table), Recipe(stage="toy", version=1, arguments={}, inputs={}), provenance(0.0))
+        put(store, Rollouts, table, about=n)
 
     def run(*words: str) -> str:
         options = ["-n", "100", "-g", "8", "--trials", "100", "--root", str(tmp_path), *words]

@@ -22,7 +22,7 @@ from storage.errors import Parked, UserError
 from tasks.domain.grpo.learner_config import LearnerConfig
 from tasks.domain.grpo.steps import PromptProblem, StepPlan, TrainRollout
 from tasks.engines.hardware import Hardware
-from tasks.engines.learning import checkpoints, policy
+from tasks.engines.learning import checkpoints, parallel, policy
 from tasks.engines.learning.attention import ATTENTION_NAME
 from tasks.engines.learning.checkpoints import Adapters
 from tasks.engines.learning.learner import Execution, StepMetrics, StepRollouts, TrainResult, train
@@ -330,6 +330,16 @@ def test_two_processes_are_one(tiny_base: Path, tmp_path: Path) -> None:
         assert shared | {"kl_start": 0} == pytest.approx(mine | {"kl_start": 0}, rel=1e-4)
     for name, matrix in weights(one.kept_adapters[-1]).items():
         assert torch.allclose(weights(two.kept_adapters[-1])[name], matrix, atol=1e-5)
+
+
+def test_the_learners_processes_talk_on_this_machine_only() -> None:
+    """torch's own store listens to the world, whatever host it is given."""
+    here = psutil.Process()
+    before = set(here.net_connections())
+    store = parallel._store(0)
+    opened = {c.laddr.ip for c in set(here.net_connections()) - before if c.status == psutil.CONN_LISTEN}
+    assert opened == {"127.0.0.1"}
+    del store
 
 
 @pytest.mark.slow

@@ -176,3 +176,16 @@ def test_what_was_counted_is_what_the_ledger_holds(tmp_path: Path) -> None:
     right = sum(rows["correct"].to_pylist())
     assert (panel["rollouts"], panel["correct"]) == (48, right)
     assert panel["tokens_per_correct"] == (None if right == 0 else entered_tokens / right)
+
+
+SECRET = "sk-planted-0123456789abcdef"
+
+
+def test_a_planted_key_is_in_no_file_of_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ledger, artifacts, manifests, run records, spending: none of them holds what the environment holds."""
+    for name in ("VARBAND_OPENAI_API_KEY", "HF_TOKEN", "AWS_SECRET_ACCESS_KEY", "PREFECT_API_AUTH_STRING"):
+        monkeypatch.setenv(name, SECRET)
+    attempt(tmp_path, "tokens=1e6", CountingGenerator())
+    files = [p for p in tmp_path.rglob("*") if p.is_file()]
+    assert len(files) >= 4
+    assert [p for p in files if SECRET.encode() in p.read_bytes()] == []

@@ -8,17 +8,29 @@ import pytest
 
 from flows.running.pieces import Piece, make_piece, next_pieces
 from flows.running.sessions import stages_of
-from flows.study.resolve import Study
+from flows.study.profiles import QWEN_1_5B
+from flows.study.resolve import PoolInputs, Study
 from storage.artifacts.schemas import Pool, Splits, Training
 from storage.artifacts.store import Store
 from storage.ledger import Ledger
-from tasks.domain.policies import Policy, Sampling
+from tasks.domain.policies import BaseModel, Policy, Sampling
+from tasks.domain.scaffolds import ARMS
+from tasks.engines.hardware import Hardware
 from tasks.engines.toolbox import Toolbox
 from tasks.pool import make_synthetic_pool, split_pool
 from tasks.sampling import sample_rollouts
 from tasks.stage import Ref, stage
 from tests.chaos.engines import PlainGraders, SeededGenerator
-from tests.flows.running.toy_study import DRAW, HARDWARE, MODEL, toy_study
+
+MODEL = BaseModel(name="toy", sha256="5" * 64)
+DRAW = Sampling(max_tokens=64, seed=3)
+HARDWARE = Hardware(batch_size=16, shard_rollouts=64)
+
+
+def toy_study() -> Study:
+    """A study that has the experiment's shape, to be made of toy stages."""
+    profile = replace(QWEN_1_5B, arms=tuple(list(ARMS)[:4]), hardware=HARDWARE)
+    return Study(profile, dict.fromkeys(ARMS, MODEL), {"": PoolInputs(())}, "d" * 64, {MODEL.sha256: Path()}, {})
 
 
 def deeper(study: Study) -> Ref:
