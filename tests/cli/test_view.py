@@ -1,14 +1,13 @@
 """Words that a shell completes, and what a run shows while it goes on."""
 
 import html
-import re
 import time
 from pathlib import Path
 
 import pytest
 
 import cli.view
-from cli.view import Watch, band_bars, level_lines
+from cli.view import Watch, level_lines
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
 from storage.reading.recorded import first_screen
@@ -52,13 +51,6 @@ def test_a_shell_completes_commands_studies_and_runs(words: str, expected: set[s
     place = str(len(words.split()) - 1)
     told = said(root=root, COMP_WORDS=words, COMP_CWORD=place, _VARBAND_COMPLETE="bash_complete")
     assert {line.partition(",")[2] for line in told.splitlines()} == expected
-
-
-def test_bands_have_bars(demo_store: Path) -> None:
-    bands = Store(demo_store).read(Store(demo_store).refs("bands")[0])
-    drawn = list(band_bars(bands))
-    counts = [int(re.search(r"(\d+)(  |$)", line)[1]) for line in drawn]  # type: ignore[index]
-    assert sum(counts) == bands.num_rows and "a gradient" in drawn[1]
 
 
 def test_the_first_screen_is_that_of_the_report(demo_store: Path) -> None:

@@ -5,12 +5,9 @@ import resource
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 
-from storage.artifacts.store import Store
 from storage.ledger import Ledger
-from storage.reading.catalog import artifacts, lineage
 from tests.mini import SIDE_BY_SIDE, finish, hashes, report_text, start
 
 
@@ -69,15 +66,3 @@ def test_a_larger_group_samples_the_difference_only(root: Path) -> None:
     assert result["made"] > 0
     assert [len(book.keys(account)) for account in screened] == [64 * 8, 64 * 8]
     assert sum(book.duplicates(account) for account, _ in book.accounts()) == 0
-
-
-def test_a_deleted_artifact_is_remade_with_what_follows_from_it(root: Path) -> None:
-    store = Store(root)
-    result = finish(root)
-    report = next(r for r in store.refs("report") if str(r) == result["report"])
-    tokens = next(ref for _, ref, _ in lineage(store, report) if ref.kind == "tokens")
-    rows = pq.read_table(store.path(tokens) / "data.parquet")
-    store.delete(tokens)
-    assert finish(root)["made"] == 2  # the tokens and the report
-    assert pq.read_table(store.path(tokens) / "data.parquet").equals(rows)
-    assert artifacts(root).num_rows == len(store.refs())

@@ -2,14 +2,10 @@
 
 import base64
 import json
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from urllib.request import urlopen
 
 import pyarrow.parquet as pq
 import pytest
@@ -20,8 +16,7 @@ from storage.artifacts.store import Store
 from storage.errors import UserError
 from tasks.engines.rollout_files import read_rollouts
 from tests import warm
-from tests.chromium import headless
-from tests.servers import Quiet, end, free_port, serving
+from tests.servers import Quiet, serving
 
 TOKEN = "hf_" + "s3cret" * 6
 
@@ -61,39 +56,6 @@ def test_an_eval_log_has_the_accuracy_and_every_rollout_of_a_problem(store: Stor
     assert log.eval.config.epochs == 4 and len(log.samples) == len(right) == 64
     assert sum(sample.scores["varband"].value == "C" for sample in log.samples) == sum(right)
     assert {sample.epoch for sample in log.samples} == {1, 2, 3, 4}
-
-
-@pytest.mark.slow
-def test_inspect_view_shows_scores_prompts_and_completions(store: Store, report: Ref, tmp_path: Path) -> None:
-    pytest.importorskip("inspect_ai")
-    path, port = FORMATS["inspect"](store, report, tmp_path)[0], free_port()
-    [policy, *_] = policies_of(store, report)
-    first, accuracy = policy.rows.slice(0, 1).to_pylist()[0], policy.accuracy["estimate"]
-    words = ["view", "start", "--log-dir", str(tmp_path), "--port", str(port), "--host", "127.0.0.1"]
-    code = "from inspect_ai._cli.main import main; main()"
-    server = subprocess.Popen([sys.executable, "-c", code, *words], start_new_session=True)
-    try:
-        with headless() as browser:
-            page, address = browser.new_page(), f"http://127.0.0.1:{port}/"
-            _until_up(address)
-            page.goto(f"{address}#/tasks/{path.name}")
-            page.get_by_text(first["problem_id"]).first.wait_for()
-            assert f"ACCURACY\n{accuracy:.3f}" in page.inner_text("body")
-            page.goto(f"{address}#/tasks/{path.name}/samples/sample/{first['problem_id']}/1/messages")
-            page.get_by_text("ASSISTANT").wait_for()
-            shown = " ".join(page.inner_text("body").partition("USER")[2].split())
-            assert " ".join(first["problem"].split()) in shown and " ".join(first["completion"].split()) in shown
-    finally:
-        end(server)
-
-
-def _until_up(address: str) -> None:
-    until = time.monotonic() + 120
-    while time.monotonic() < until:
-        with suppress(OSError), urlopen(address, timeout=2):
-            return
-        time.sleep(0.5)
-    pytest.fail(f"{address} does not answer")
 
 
 def test_a_dataset_folder_is_loaded_by_datasets(store: Store, report: Ref, tmp_path: Path) -> None:

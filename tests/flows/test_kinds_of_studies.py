@@ -8,7 +8,6 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -21,7 +20,6 @@ from storage.reading.query_cache import ask
 from tasks.domain.problems.arithmetic import demo_problems
 from tasks.domain.problems.duplicates import near_duplicates
 from tasks.domain.problems.problems import pool_rows
-from tasks.engines.encoding import SentenceEncoder
 from tasks.engines.model_files import model_digest
 from tasks.pool import draw_split
 from tests import mini, warm
@@ -153,17 +151,6 @@ def test_every_stage_on_real_problems_with_real_models(shared: Path, tmp_path: P
     assert {ref.kind for ref in store.refs()} >= {"pool", "rollouts", "training", "embeddings", "report"}
     assert store.read(store.refs("pool")[0]).num_rows == 10
     assert {row["step"] for ref in store.refs("training") for row in store.read(ref).to_pylist()} == {1}
-
-
-def test_real_mpnet_sees_what_it_should(shared: Path) -> None:
-    encoder = SentenceEncoder(model_folder(shared, "mpnet"), name="all-mpnet-base-v2", max_tokens=384)
-    vectors, coverage = encoder.encode(
-        ["Seven apples and three pears.", "Three pears and seven apples.", "stop " * 1000]
-    )
-    assert vectors.shape == (3, 768)
-    assert np.linalg.norm(vectors, axis=1) == pytest.approx(1, abs=1e-5)
-    assert vectors[0] @ vectors[1] > 0.8 > vectors[0] @ vectors[2]
-    assert coverage.tolist()[:2] == [1.0, 1.0] and coverage[2] == pytest.approx(0.382)
 
 
 # Benchmarks in a live run: the mini demo with two slices of a made-up file.

@@ -89,18 +89,6 @@ def write(store: Store, value: int, files: Path | None = None, ref: Ref = REF, r
     store.write(ref, Payload(pa.table({"n": [value]}), files), recipe, PROVENANCE)
 
 
-def test_what_one_machine_makes_another_reads(bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    a, b = (machine(bucket, tmp_path, name, monkeypatch) for name in "ab")
-    (files := tmp_path / "out").mkdir()
-    (files / "adapter.bin").write_bytes(b"weights")
-    assert not b.has(REF)
-    write(a, 1, files)
-    forget(b)
-    assert b.fresh(REF) and b.read(REF).to_pydict() == {"n": [1]}
-    assert (b.files(REF) / "adapter.bin").read_bytes() == b"weights"
-    assert b.refs() == [REF]
-
-
 def test_what_another_machine_made_meanwhile_is_not_made_again(
     bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,18 +2,16 @@
 
 from collections.abc import Iterator, Sequence
 
-import numpy as np
 import pyarrow as pa
 import pytest
 
 from storage.artifacts.schemas import Calibrations, Embeddings, Rollouts
 from storage.artifacts.store import Store
 from storage.errors import UserError
-from storage.estimates import Band
 from tasks.domain.grading.grading import GRADER_VERSION
 from tasks.engines.grading.graders import Graders
 from tasks.grading import by_grader
-from tasks.measures.bands import _ratio, bands_of, crosstab_of
+from tasks.measures.bands import bands_of, crosstab_of
 from tasks.measures.diversity import measure_answers
 from tasks.measures.pass_at_k import measure_votes
 from tasks.partitions import partition_rollouts, partitions_of
@@ -96,16 +94,3 @@ def test_crosstab_of_two_arms() -> None:
     assert (one["ratio"]["count"], one["ratio"]["estimate"], one["ratio"]["n"]) == (1, 0.5, 3)  # common problems only
     counts = {(r["arm"], r["band"]): r["count"] for r in rows if r["metric"] == "count" and r["source"] == "all"}
     assert (counts["panel", "variance"], counts["thinking", "variance"], counts["thinking", "all_zero"]) == (2, 3, 0)
-
-
-def test_the_published_ratio_of_variance_bands_has_an_interval_over_the_same_problems() -> None:
-    table = [[232, 137, 108], [30, 72, 280], [0, 0, 18]]
-    pairs = [pair for i, row in enumerate(table) for j, n in enumerate(row) for pair in [(i, j)] * n]
-    live = list(Band).index(Band.VARIANCE)
-    one, other = (np.array([pair[at] == live for pair in pairs]) for at in (0, 1))
-    alone = np.arange(len(pairs))
-    found = _ratio(one, other, alone)
-    assert round(found["estimate"], 2) == 1.83
-    assert [round(found[end], 2) for end in ("low", "high")] == [1.58, 2.12]
-    # every problem twice, as near-duplicates
-    assert _ratio(np.tile(one, 2), np.tile(other, 2), np.tile(alone, 2)) == pytest.approx(found)

@@ -129,19 +129,6 @@ def test_a_limited_pool_is_drawn_at_random_and_keeps_the_files_order(tmp_path: P
     assert sum(name >= "100" for name in one) > 10
 
 
-def test_published_bands_give_the_published_training_sets(real: tuple[Store, Pool], shared: Path) -> None:
-    """The variance band minus held-out is exactly what each arm was trained on."""
-    pool, held = real[0].read(real[1]), set(_published(shared, "heldout_eval"))
-    ids = {row["source_id"]: row["problem_id"] for row in pool.to_pylist()}
-    split = ["heldout" if one in held else "train" for one in pool["source_id"].to_pylist()]
-    splits = pa.table({"problem_id": pool["problem_id"], "split": split})
-    for arm in ("panel", "thinking"):
-        lines = (shared / f"data/published/reports/variance_band/{arm}_g8/per_problem.jsonl").read_text().splitlines()
-        rows = [{"problem_id": ids[r["uid"]], "band": r["band"].removesuffix("_band")} for r in map(json.loads, lines)]
-        found = trainable(pool, splits, pa.Table.from_pylist(rows))["source_id"].to_pylist()
-        assert set(found) == set(_published(shared, f"{arm}_train"))
-
-
 # A lesson's split is kept clear of what the study holds out.
 
 

@@ -12,7 +12,6 @@ import pyarrow as pa
 import pytest
 
 from storage.artifacts.schemas import Pool
-from storage.artifacts.store import Payload
 from storage.errors import UserError
 from storage.ledger import Ledger
 from tasks.domain.policies import ServedAdapter
@@ -24,6 +23,7 @@ from tasks.sampling import sample_rollouts
 from tasks.searches import stepping
 from tasks.stage import Session, session
 from tests import warm
+from tests.dashboards.synthetic import put
 from tests.stages import search_lab
 from tests.stages.search_lab import DRAW, END, EVERY, POLICY, SERVED, FromPromptAndSeed, Lab, a_lab, graders, lab
 
@@ -43,11 +43,8 @@ def with_golds(lab: Lab, golds: Sequence[str]) -> Pool:
     """The same problems with other golds."""
     table = lab.store.read(lab.pool)
     at = table.column_names.index("gold")
-    recipe, provenance = lab.store.manifest(lab.pool).recipe, lab.store.manifest(lab.pool).provenance
-    other = Pool.of("f" * 16)
     told = table.set_column(at, table.schema.field(at), pa.array(golds, pa.string()))
-    lab.store.write(other, Payload(told), recipe, provenance)
-    return other
+    return put(lab.store, Pool, told, about="other golds")
 
 
 @pytest.mark.parametrize("name", EVERY)

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.errors import UserError
 from tasks.domain.grpo.learner_config import LearnerConfig
 from tasks.domain.grpo.packing import PromptGroup, Trajectory, build_pack, pack_cost, plan_packs, plan_shares
 from tasks.domain.grpo.steps import PromptProblem, extra_prompts, learning_rate, prompt_schedule, update_groups
@@ -37,11 +36,6 @@ def test_distinct_within_a_step_and_the_same_whatever_the_pools_order(seed: int,
     assert all(len(set(step)) == len(step) == groups for step in schedule)
     assert schedule == prompt_schedule(POOL[::-1], config)
     assert schedule[:4] == prompt_schedule(POOL, replace(config, steps=4))
-
-
-def test_an_empty_band_is_said_before_anything_is_sampled() -> None:
-    with pytest.raises(UserError, match="variance band"):
-        prompt_schedule([], CONFIG)
 
 
 def test_replacements_leave_out_what_the_step_used() -> None:

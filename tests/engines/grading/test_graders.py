@@ -16,7 +16,6 @@ from tasks.domain.grading.grading import GRADER_VERSION, Verdict
 from tasks.engines.grading.graders import GradeItem, Graders
 from tasks.engines.grading.selftest import run_selftest
 
-REPO = Path(__file__).resolve().parents[3]
 SYMBOLIC = [GradeItem("no_panel", rf"<answer>\sqrt{{{4 * n}}}</answer>", rf"2\sqrt{{{n}}}") for n in range(2, 10)]
 HEAVY = (
     r"9^{9^{9^9}}",

@@ -95,16 +95,6 @@ def gradients(of: tuple[Any, Any, Any], x: Tensor) -> list[Tensor]:
     return [x.grad, *(m.grad for layer in of for m in (layer.a, layer.b))]
 
 
-def test_gated_backward_is_the_gradient_of_gated() -> None:
-    draw = torch.Generator().manual_seed(0)
-    gate, up, grad = (torch.randn(50, 8, generator=draw, requires_grad=True) for _ in range(3))
-    expected = torch.autograd.grad(gated(gate, up), (gate, up), grad)
-    product, *found = gated_backward(grad, gate, up)
-    assert torch.equal(product, gated(gate, up))
-    for one, other in zip(found, expected, strict=True):
-        assert torch.allclose(one, other, atol=1e-6)
-
-
 @pytest.mark.parametrize("backward_passes", [1, 3])
 def test_a_merged_mlp_is_its_three_merged_layers(backward_passes: int) -> None:
     """Also what several packs add up, and that an input without a gradient gets none."""

@@ -12,7 +12,7 @@ from tasks.domain.grpo.learner_config import ALL_LINEAR
 from tasks.domain.grpo.steps import TrainRollout
 from tasks.engines.hardware import Execution
 from tasks.engines.tinker_server.checkpoints import Missing, Shape, find, folder_of, listed, writing
-from tasks.engines.tinker_server.learner import Datum, Learner, Model, packs_of
+from tasks.engines.tinker_server.learner import Datum, Learner, Model
 from tests.engines.conftest import random_rollouts
 from tests.engines.learning.test_packed import PROBLEMS, grouped
 
@@ -71,11 +71,6 @@ def test_forward_leaves_no_gradient_and_a_bad_one_no_step(tiny_base: Path) -> No
     for loss, message in (("dro", "choose from cross_entropy"), ("cross_entropy", "no weights")):
         with pytest.raises(UserError, match=message):
             learner.losses(data, loss, {}, forward_only=True)
-
-
-def test_a_batch_is_divided_in_order() -> None:
-    data = [Datum(np.zeros(n, np.int64), np.zeros(n, np.int64), {}) for n in (5, 4, 30, 1, 9)]
-    assert [[len(one.tokens_T) for one in pack] for pack in packs_of(data, 10)] == [[5, 4], [30], [1, 9]]
 
 
 def test_a_checkpoint_is_there_whole_or_not_at_all(tmp_path: Path) -> None:

@@ -1,7 +1,5 @@
 """`varband plan`: every study by name, what each stage will cost, and what is there already."""
 
-import os
-import shutil
 from dataclasses import fields, replace
 from pathlib import Path
 
@@ -10,7 +8,6 @@ import pytest
 
 from flows.running.costs import CHARACTERS, FILL, PROBLEM, Cost, costs, likely_length
 from flows.running.plan import plan
-from flows.study.models import SHIPPED
 from flows.study.prices import prices_of
 from flows.study.profile import Lesson, Profile, Search
 from flows.study.profiles import DEMO, QWEN_1_5B
@@ -172,31 +169,12 @@ def test_what_is_here_keeps_its_name_and_a_run_still_asks_for_the_rest(
 
 
 PROFILE = replace(DEMO, arms=("panel", "thinking", "no_panel"))
-#: Made before any model is seen.
-PROBLEMS = {"make_synthetic_pool", "split_pool", "calibrate_partitions"}
 
 
 def steps(root: Path, model: Path | None = None) -> list[Step]:
     """What a run into this folder would take, one after the other."""
     study = resolve(replace(PROFILE, model=str(model)) if model else PROFILE, Store(root))
     return [planned.step for planned in plan(study, Store(root))]
-
-
-@pytest.fixture
-def model(tmp_path: Path) -> Path:
-    return Path(shutil.copytree(SHIPPED["demo"], tmp_path / "model"))
-
-
-def test_one_byte_of_a_weight_remakes_all_that_comes_after_the_problems(model: Path, tmp_path: Path) -> None:
-    """Also where the file's size and time of change are as before."""
-    before, file = steps(tmp_path, model), model / "model.safetensors"
-    stat, content = file.stat(), bytearray(file.read_bytes())
-    content[-1] ^= 1
-    file.write_bytes(content)
-    os.utime(file, ns=(stat.st_atime_ns, stat.st_mtime_ns))
-    assert (file.stat().st_size, file.stat().st_mtime_ns) == (stat.st_size, stat.st_mtime_ns)
-    after = steps(tmp_path, model)
-    assert [b.ref == a.ref for b, a in zip(before, after, strict=True)] == [b.recipe.stage in PROBLEMS for b in before]
 
 
 #: Another value of every field of a scaffold; a field without an entry fails the test below by its name.

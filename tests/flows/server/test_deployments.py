@@ -9,7 +9,6 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -17,7 +16,6 @@ from flows.running.on_prefect import TRIES
 from tests.chaos.server_faults import (
     FAULTS,
     api,
-    deployment,
     done,
     lines,
     process_of,
@@ -67,12 +65,6 @@ def test_deploying_twice_changes_nothing(server: Server) -> None:
     assert before[2] == [("experiments", 1), ("nightly", 10)], "nightly work comes after experiments"
 
 
-def test_a_wrong_form_is_refused_and_the_refusal_names_the_field(server: Server) -> None:
-    path = f"/deployments/{deployment(server, 'experiment/experiment')['id']}/create_flow_run"
-    answer = api(server, "POST", path, {"parameters": {"study": {"profile": "dmeo"}}})
-    assert answer.status_code in (409, 422) and "study.profile" in answer.text
-
-
 def test_arms_run_one_a_gpu_and_warm_the_store(server: Server, workers: None) -> None:
     run = start(server, "toyparent/toyparent", names=["a", "b"], seconds=3)
     wait_for(server, run, "Completed")
@@ -115,11 +107,6 @@ def test_a_run_that_is_lost_again_and_again_is_left_to_people(server: Server, wo
     time.sleep(15)  # an automation acts within a few seconds
     ended = wait_for(server, run, "Crashed")
     assert ended["run_count"] == TRIES + 1
-
-
-def test_doctor_knows_the_server_its_pools_and_workers(server: Server, workers: None, tmp_path: Path) -> None:
-    said = server.varband("doctor", "--root", str(tmp_path)).stdout
-    assert all(words in said for words in ("runs Prefect 3.7.7", "cpu: 1 workers", "gpu: 1 workers"))
 
 
 @pytest.mark.parametrize("fault", FAULTS)

@@ -17,7 +17,6 @@ from storage.reading.recorded import listed_runs, run_of, running, spending_of
 from storage.reading.views import helper_tables, views
 from storage.records.runs import Run, now, write_run
 from storage.records.spending import Charge, Journal
-from storage.sql import named
 from tasks.evidence import names_of_measures
 
 
@@ -71,16 +70,6 @@ def test_a_silent_run_is_not_running(tmp_path: Path) -> None:
 
 
 # Figures read inputs that exist, say what their intervals hold for, and name the file of a wrong query.
-
-#: Of the policy before training, of one adapter a row, and of labelled traces.
-NOT_OF_SEEDS = {"calibration", "rescreening", "summary"}
-
-
-@pytest.mark.parametrize("name", sorted(FIGURES))
-def test_every_interval_over_trained_policies_says_what_it_holds_for(name: str) -> None:
-    text = named(f"report_{name}")
-    if "_low" in text and name not in NOT_OF_SEEDS:
-        assert "holds_for" in text
 
 
 def test_every_figure_reads_inputs_that_a_report_may_have() -> None:
