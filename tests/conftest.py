@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import date
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import pytest
@@ -100,6 +101,15 @@ def looked_through_once() -> None:
     each of 300 files, and again whenever statsmodels collects."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(scope="session")
+def graders() -> Iterator[Any]:
+    """The installed grader's processes, started once."""
+    from tasks.engines.grading.graders import Graders
+
+    with Graders() as made:
+        yield made
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,6 @@
 """Answer classes are the grader's, not those of spelling; votes, entropy and distinct answers count them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import pyarrow as pa
 import pytest
@@ -27,12 +27,6 @@ def answering(right: Sequence[str], wrong: Sequence[str | None], problem: str = 
     rows = rows_of({problem: "c" * len(right) + "w" * len(wrong)}, **policy)  # type: ignore[arg-type]
     at = rows.schema.get_field_index("canonical")
     return rows.set_column(at, rows.schema.field(at), pa.array([*right, *wrong], pa.string()))
-
-
-@pytest.fixture(scope="module")
-def graders() -> Iterator[Graders]:
-    with Graders() as made:
-        yield made
 
 
 def classes_of(rows: pa.Table, equal: object) -> list[int | None]:

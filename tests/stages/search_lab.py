@@ -147,12 +147,6 @@ def a_lab(folder: Path, graders: Graders, batch_size: int | None = 16, engine: F
         return Lab(store, toolbox, engine, pool, split_pool(pool=pool, heldout_per_source=0, seed=0))
 
 
-@pytest.fixture(scope="module")
-def graders() -> Iterator[Graders]:
-    with Graders() as made:
-        yield made
-
-
 @pytest.fixture
 def lab(tmp_path: Path, graders: Graders) -> Lab:
     return a_lab(tmp_path, graders)

@@ -133,12 +133,6 @@ def test_what_was_sampled_is_judged_by_another_kind_and_not_sampled_anew(lab: La
         assert lab.store.read(again)["verdict"].equals(lab.store.read(refs[0])["verdict"])
 
 
-@pytest.fixture
-def graders() -> Iterator[Graders]:
-    with Graders() as made:
-        yield made
-
-
 def told(rows: pa.Table, graders: Graders, kind: str) -> Sequence[int | None]:
     table = partitions_of(rows, by_grader(graders, kind), by_value=kind == "math")
     return table["answer_class"].to_pylist()

@@ -25,9 +25,9 @@ from tasks.stage import Session, session
 from tests import warm
 from tests.dashboards.synthetic import put
 from tests.stages import search_lab
-from tests.stages.search_lab import DRAW, END, EVERY, POLICY, SERVED, FromPromptAndSeed, Lab, a_lab, graders, lab
+from tests.stages.search_lab import DRAW, END, EVERY, POLICY, SERVED, FromPromptAndSeed, Lab, a_lab, lab
 
-__all__ = ["graders", "lab"]
+__all__ = ["lab"]
 
 #: They ask as `majority` does.
 LIKE_MAJORITY = ("first", "likeliest", "shortest", "weighted_by_likelihood", "weighted_by_length")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -26,12 +25,6 @@ HEAVY = (
     r"\sum_{k=1}^{2000}\sum_{j=1}^{2000} jk",
     r"\sin(2^{20000})+" * 60 + "1",
 )
-
-
-@pytest.fixture(scope="module")
-def graders() -> Iterator[Graders]:
-    with Graders() as pool:
-        yield pool
 
 
 def _grade(graders: Graders, answer: str, gold: str) -> Verdict:
