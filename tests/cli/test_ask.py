@@ -61,3 +61,8 @@ def test_an_arm_of_a_study_file_is_asked(tmp_path: Path) -> None:
         'base = "demo"\narms = ["mute", "panel"]\n[scaffolds.mute]\ntemplate = "Q: {problem}"\nanswer_form = "final"\n'
     )
     assert "mute · demo · no adapter" in ask(PROBLEM, "--study", str(file), "--arm", "mute").stderr
+
+
+def test_an_unknown_arm_is_refused_before_a_model_is_loaded() -> None:
+    with pytest.raises(UserError, match="unknown arm 'pannel'"):
+        ask(PROBLEM, "--arm", "pannel")

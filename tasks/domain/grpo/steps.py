@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from storage.errors import UserError
 from tasks.domain.grpo.advantages.group import Candidate
 
 if TYPE_CHECKING:
@@ -126,8 +125,6 @@ def prompt_schedule(problems: Sequence[PromptProblem], config: LearnerConfig) ->
     >>> [sorted(s) for s in prompt_schedule([PromptProblem("a", "x"), PromptProblem("b", "y")], c)]
     [['a', 'b'], ['a', 'b']]
     """
-    if not problems:
-        raise UserError("training: the arm's variance band has no training problem, so there is nothing to train on")
     lanes: dict[str, list[str]] = {}
     for lane, problem_id in sorted((LANES[config.prompt_order](p), p.problem_id) for p in problems):
         lanes.setdefault(lane, []).append(problem_id)
