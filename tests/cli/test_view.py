@@ -11,22 +11,9 @@ from cli.view import Watch, level_lines
 from storage.artifacts.ref import Ref
 from storage.artifacts.store import Store
 from storage.reading.recorded import first_screen
-from storage.records.runs import Run, now, write_run
 from tasks.stage import Progress
 from tests import warm
-
-
-def run_of(root: Path, name: str, **more: object) -> Run:
-    told = {
-        "id": f"{name}-00000000",
-        "profile": name,
-        "request": {},
-        "state": "finished",
-        "report": f"report-{'0' * 16}",
-    }
-    told |= {"started": now(), "heartbeat": now(), "host": "elsewhere", "pid": 1, **more}
-    write_run(root, run := Run.model_validate(told))
-    return run
+from tests.storage.records.test_garbage import recorded
 
 
 def said(*words: str, root: Path, **environment: str) -> str:
@@ -46,7 +33,7 @@ def said(*words: str, root: Path, **environment: str) -> str:
 )
 def test_a_shell_completes_commands_studies_and_runs(words: str, expected: set[str], tmp_path: Path) -> None:
     (root := tmp_path / "store").mkdir()
-    run_of(root, "mine")
+    recorded(root, name="mine-00000000", profile="mine")
     (tmp_path / "mine.toml").write_text('base = "qwen-1.5b/chain"\n[questions.cold]\nrollouts.temperature = 0.5\n')
     place = str(len(words.split()) - 1)
     told = said(root=root, COMP_WORDS=words, COMP_CWORD=place, _VARBAND_COMPLETE="bash_complete")

@@ -12,9 +12,9 @@ from storage.errors import UserError
 from storage.ledger import Ledger
 from storage.reading.catalog import ask
 from storage.records.record import DAMAGED
-from storage.records.runs import Run, now, write_run
 from tasks.rollouts import account_of
 from tests.chaos.study import GROUP, POLICY, PROBLEMS, SAMPLING, run
+from tests.storage.records.test_garbage import recorded
 
 ZSTD = bytes.fromhex("28b52ffd")  # how its frames begin
 
@@ -23,8 +23,7 @@ ZSTD = bytes.fromhex("28b52ffd")  # how its frames begin
 def root(tmp_path: Path) -> Path:
     """A finished toy study with a run's record."""
     run(tmp_path)
-    given = {"profile": "demo", "request": {}, "started": now(), "heartbeat": now(), "host": "elsewhere", "pid": 1}
-    write_run(tmp_path, Run.model_validate({"id": "demo-00000001", "state": "finished", **given}))
+    recorded(tmp_path)
     return tmp_path
 
 

@@ -1,6 +1,5 @@
 """What `varband store sql` answers, and that it writes nothing."""
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +14,10 @@ from storage.reading.catalog import ask
 from storage.reading.figures import FIGURES
 from storage.reading.recorded import listed_runs, run_of, running, spending_of
 from storage.reading.views import helper_tables, views
-from storage.records.runs import Run, now, write_run
+from storage.records.runs import now
 from storage.records.spending import Charge, Journal
 from tasks.evidence import names_of_measures
+from tests.storage.records.test_garbage import recorded
 
 
 def test_what_is_no_question_is_refused_inside_the_root_too(tmp_path: Path) -> None:
@@ -38,14 +38,9 @@ def test_what_is_no_question_is_refused_inside_the_root_too(tmp_path: Path) -> N
 REPORT = "report-0123456789abcdef"
 
 
-def recorded(root: Path, name: str, **more: object) -> None:
-    given = {"profile": "demo", "request": {}, "state": "finished", "started": now(), "heartbeat": now()}
-    write_run(root, Run.model_validate({"id": name, **given, "host": "elsewhere", "pid": os.getpid()} | more))
-
-
 def test_a_report_knows_its_run_and_what_it_was_charged(tmp_path: Path) -> None:
-    recorded(tmp_path, "demo-00000001", report=REPORT)
-    recorded(tmp_path, "demo-00000002", state="running", started="2000-01-01T00:00:00+00:00")
+    recorded(tmp_path, report=REPORT)
+    recorded(tmp_path, "running", "demo-00000002", started="2000-01-01T00:00:00+00:00")
     run = run_of(tmp_path, REPORT)
     assert run is not None and run.id == "demo-00000001"
     assert spending_of(tmp_path, REPORT) is None  # nothing was charged yet
@@ -62,8 +57,8 @@ def test_a_report_knows_its_run_and_what_it_was_charged(tmp_path: Path) -> None:
 
 def test_a_silent_run_is_not_running(tmp_path: Path) -> None:
     """Its heartbeat, not its word, says whether a run on another host is at work."""
-    recorded(tmp_path, "demo-00000001", state="running")
-    recorded(tmp_path, "demo-00000002", state="running", heartbeat="2000-01-01T00:00:00+00:00")
+    recorded(tmp_path, "running")
+    recorded(tmp_path, "running", "demo-00000002", heartbeat="2000-01-01T00:00:00+00:00")
     assert [run.id for run in running(tmp_path)] == ["demo-00000001"]
     states = {row["id"]: row["state"] for row in listed_runs(tmp_path).to_pylist()}
     assert states == {"demo-00000001": "running", "demo-00000002": "crashed"}

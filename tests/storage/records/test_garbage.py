@@ -22,9 +22,9 @@ from tests.storage.records.test_copies import made
 NOW, WEEK = timedelta(0), timedelta(days=7)
 
 
-def recorded(root: Path, state: str, name: str = "demo-00000001", report: str | None = None) -> None:
+def recorded(root: Path, state: str = "finished", name: str = "demo-00000001", **more: object) -> None:
     given = {"profile": "demo", "request": {}, "started": now(), "heartbeat": now(), "host": "elsewhere", "pid": 1}
-    write_run(root, Run.model_validate({"id": name, "state": state, "report": report, **given}))
+    write_run(root, Run.model_validate({"id": name, "state": state, **given} | more))
 
 
 def here(root: Path) -> set[Ref]:

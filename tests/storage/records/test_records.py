@@ -27,9 +27,10 @@ from storage.records.record import (
     register,
     register_path,
 )
-from storage.records.runs import Run, all_runs, now, read_run, write_run
+from storage.records.runs import all_runs, now, read_run
 from storage.records.spending import Charge, Journal, charges
 from tasks.rollouts import account_of
+from tests.storage.records.test_garbage import recorded
 
 CHARGE = Charge(time=now(), ref="r", kind="rollouts", title="t", tokens=7)
 
@@ -131,22 +132,18 @@ def test_a_report_says_when_a_study_was_registered_and_what_changed_since(study:
 
 
 def test_looks_are_runs_that_differ_by_what_may_be_added(study: Study, tmp_path: Path) -> None:
-    times = {"started": now(), "heartbeat": now(), "host": "h", "pid": 1}
     for number, changes in enumerate(
         [(), ("seeds: (0,) → (0, 1)", "final.group_size: 8 → 16"), ("training.steps: 40 → 8",)]
     ):
-        run = Run(id=f"demo-{number}", profile="demo", changes=changes, request={}, state="finished", **times)  # type: ignore[arg-type]
-        write_run(tmp_path, run.model_copy(update={"report": f"report-{number}"}))
+        recorded(tmp_path, name=f"demo-{number}", changes=changes, report=f"report-{number}")
     assert sorted(earlier_looks(study, tmp_path)) == ["report-0", "report-1"]
 
 
 def test_other_values_of_a_matrix_are_runs_that_differ_in_its_axis_alone(study: Study, tmp_path: Path) -> None:
-    times = {"started": now(), "heartbeat": now(), "host": "h", "pid": 1}
     at, longer = "rollouts.temperature: 1.0 → 0.5", "training.steps: 40 → 8"
     runs = [("mine/temperature=0.5", (at,)), ("mine/temperature=0.7", (at, longer)), ("other/temperature=0.9", (at,))]
     for number, (name, changes) in enumerate([*runs, ("mine/temperature=1.0", ()), ("mine", ())]):
-        run = Run(id=f"r-{number}", profile=name, changes=changes, request={}, state="finished", **times)  # type: ignore[arg-type]
-        write_run(tmp_path, run.model_copy(update={"report": f"report-{number}"}))
+        recorded(tmp_path, name=f"r-{number}", profile=name, changes=changes, report=f"report-{number}")
     mine = replace(study, profile=replace(study.profile, title="mine/temperature=1.0"))
     assert beside(mine, tmp_path) == ("temperature=0.5 report-0",)
     assert beside(study, tmp_path) == ()
