@@ -84,21 +84,6 @@ def test_the_budget_holds_for_all_of_them(tmp_path: Path) -> None:
     assert {c["arm"] for c in charges(tmp_path / "store", parked.id).to_pylist()} >= {"panel", "thinking"}
 
 
-@pytest.mark.slow
-def test_more_processes_than_arms_share_an_arms_sampling(tmp_path: Path) -> None:
-    """Its rollouts are the same, each is paid for once, and the report is the same."""
-    shared = ("--set", "hardware.arms_at_once=3", "--set", "hardware.shard_rollouts=32", "--set", "hardware.threads=1")
-    alone = ("--set", "hardware.threads=1")
-    for name, more in (("shared", shared), ("alone", alone)):
-        mini.finish(tmp_path / name, *more, "--engine", "transformers")
-    stores = [Store(tmp_path / name) for name in ("shared", "alone")]
-    for kind in ("rollouts", "training", "report"):
-        assert stores[0].refs(kind) == stores[1].refs(kind) != [], kind
-    assert [run.spent.tokens for run in all_runs(stores[0].root)] == [
-        run.spent.tokens for run in all_runs(stores[1].root)
-    ]
-
-
 def test_a_piece_that_failed_in_another_process_is_not_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tried, told = list[Ref](), list[Failure]()
 
