@@ -150,6 +150,7 @@ def _study(seeds: tuple[int, ...], steps: int, benchmarks: tuple[str, ...]) -> A
 
     profile = replace(
         DEMO,
+        about="does a panel gain more than thinking?",
         arms=ARMS,
         seeds=seeds,
         training=replace(DEMO.training, steps=max(1, steps)),
