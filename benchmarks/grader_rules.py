@@ -22,6 +22,7 @@ INSTEAD: dict[str, Any] = {
     "no match": re.compile(r"(?!)"),
     "None": lambda *_: None,
     "False": lambda *_: False,
+    "True": lambda *_: True,
     "zero": lambda *_: 0,
     "empty": lambda *_: "",
     "argument": lambda value, *_: value,
@@ -46,10 +47,15 @@ superscripts, subscripts, fractions and roots in Unicode | `x²`, `√(2+π)` | 
 thousands with commas or spaces | `1 234` | formulas._THOUSANDS | no match
 a decimal for an exact value | `0.333333` for 1/3 | comparison.decimal_tolerance | zero
 bases | `101` for `101_2` | comparison.same_in_base | None
-residues | `1 \pmod 3` for 1 | comparison._RESIDUE | no match
 `\pm` is two values | `\pm 3` | shapes._plus_minus | None
 vectors and matrices, entry by entry | `\begin{pmatrix}1&2\end{pmatrix}` for `(1,2)` | shapes._matrix | None
 sets of reals by what they hold | `(0,2)\cup(1,3)` for `(0,3)` | comparison.same_set | None
+commands, signs and functions in other spellings | `\left(\dfrac12\right)`, `2>=1` | texts.RENAMED | nothing
+quotes, emphasis and commands around a whole text | `"7"`, `\text{7}` | texts._WHOLE | nothing
+sets in other notations | `\mathbb R`, `all real numbers` | shapes._NOTATIONS | nothing
+only a name gives a value | `2x=5` is not 5 | comparison.names_value | True
+a rounding must be true | `7 \approx 8` is not 7 | comparison._rounds | True
+what stands beside a box | `-\boxed{7}` is not 7 | texts._BEFORE_BOX texts._AFTER_BOX | no match
 steps | `3y=15, y=5` for 5 | comparison.Comparison._conclusion | None
 conditions behind a formula | `k\pi, k\in\mathbb Z` | shapes._CONDITION | no match
 another letter of periods or of a function | `n\pi` for `k\pi` | grading.with_letters_of | argument

@@ -18,7 +18,6 @@ from storage.artifacts.fingerprint import file_digest
 from storage.errors import NotHere, UserError
 from storage.roots import write_durably
 from tasks.domain.grading.reading import MAX_ANSWER_CHARS
-from tasks.domain.grading.texts import normalise
 from tasks.domain.problems.sources import MATH_SUBJECTS, SOURCES, HubSpec, Source, source_named
 from tasks.domain.ranges import refused_by, sentence
 
@@ -72,8 +71,7 @@ def _check_text(text: str) -> None:
 
 
 def _check_gold(gold: str) -> None:
-    if not re.search(r"\w|\\\{ ?\\\}", normalise(gold[:MAX_ANSWER_CHARS])):
-        raise UserError("it must be a text that is not empty")
+    _check_text(gold)
     if len(gold) > MAX_ANSWER_CHARS:
         raise UserError(f"it has {len(gold):,} characters, but at most {MAX_ANSWER_CHARS:,} can be graded")
 
@@ -304,7 +302,7 @@ def _from_hub(source: Source, record: Row, where: str, config: str | None, numbe
     if source.rule == "hashes":
         gold = str(gold).rpartition("####")[2].strip().replace(",", "")
     elif source.rule == "boxed":
-        gold = (boxed(str(gold))[0] or [""])[-1]
+        gold = (boxed(str(gold), beside=False)[0] or [""])[-1]
     elif source.rule == "first":
         gold = ", ".join(str(g).strip().strip("$") for g in gold) if isinstance(gold, list) else gold
     name = "_".join(filter(None, [source.name, config]))

@@ -11,27 +11,38 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import pairwise
 from typing import Any, Literal
 
 from mpmath import mp
 
-from tasks.domain.grading.formulas import Expr, Number, Unreadable, constant, is_constant, number, parse, split_unit
-from tasks.domain.grading.reading import number_in_words
+from tasks.domain.grading.formulas import (
+    Expr,
+    Number,
+    Unreadable,
+    constant,
+    is_constant,
+    number,
+    parse,
+    parsed,
+    split_unit,
+)
+from tasks.domain.grading.reading import NOT_UNDERSTOOD, number_in_words
 from tasks.domain.grading.shapes import (
     MIRROR,
+    PERIODS,
     Shape,
     as_tuple,
     bare_label,
-    counts_periods,
     in_order_of,
     is_closed,
     is_inequality,
     is_label,
     is_name,
     named,
+    names_value,
     shape,
     squeeze,
 )
@@ -42,7 +53,6 @@ from tasks.domain.grading.values import (
     factor_between,
     near,
     real,
-    same_solutions,
     same_value,
     values,
     with_values,
@@ -90,33 +100,27 @@ def decimal_tolerance(written: Number) -> Fraction:
     return max(min(written.place / abs(written.value), Fraction(1, 10**LEAST_DIGITS)), MACHINE_TOLERANCE)
 
 
-_BASED = re.compile(r"\(?(\d+)\)? ?_ ?\{? ?(\\(?:text|mathrm|mbox) ?\{ ?)?\(?(\d{1,2}|[a-z]+)\)?[ }]*")
+_BASED = re.compile(r"\(?(\d+)\)? ?_ ?\{? ?(?:\\(?:text|mathrm|mbox) ?\{ ?)?\(?(\d{1,2}|[a-z]+)\)?[ }]*")
 
 
-def _based(text: str) -> tuple[str, int, bool] | None:
-    """Return (digits, base, whether the base is in words) of a number with an explicit base."""
+def _based(text: str) -> tuple[str, int] | None:
+    """Return (digits, base) of a number with an explicit base."""
     found = _BASED.fullmatch(text.strip(" $"))
-    base = None if found is None else int(found[3]) if found[3].isdigit() else number_in_words(found[3])
-    return (found[1], int(base), bool(found[2])) if found and base in range(2, 37) else None  # type: ignore[arg-type]
+    base = None if found is None else int(found[2]) if found[2].isdigit() else number_in_words(found[2])
+    return (found[1], int(base)) if found and base in range(2, 37) else None  # type: ignore[arg-type]
 
 
 def same_in_base(prediction: str, gold: str) -> bool | None:
-    r"""Return whether two numbers are equal; None if neither has a base. Here `101_2` equals 5, and the answer 101
-    equals the gold `101_2`. If the answer gives its base in words, the gold must have the same base.
+    r"""Return whether two numbers are equal; None if neither has a base. The answer may omit the gold's base. A gold
+    without a base has base 10.
 
-    >>> same_in_base("101_2", "5"), same_in_base("101", "101_2"), same_in_base(r"7_{\text{eight}}", "7")
+    >>> same_in_base("101", "101_2"), same_in_base(r"7_{\text{eight}}", "7_8"), same_in_base("101_2", "5")
     (True, True, False)
     """
     want, got = _based(gold), _based(prediction)
     if want and not got:
         return prediction == want[0] or None
-    if got is None:
-        return None
-    digits, base, in_words = got
-    if want or in_words:
-        return want is not None and got[:2] == want[:2]
-    plain = number(gold)
-    return None if plain is None else max(map(int, digits)) < base and int(digits, base) == plain.value
+    return None if got is None else got == (want or (gold, 10))
 
 
 # ---- formulas
@@ -132,20 +136,21 @@ def bare_words(text: str) -> str:
     long."""
     plain = TEXT_COMMANDS.sub(r"\1", re.sub(r"\$|\\[()]", "", text)) if len(text) <= MAX_WORDED_CHARS else ""
     lead_in = r"^(?:(?:it is|it's|the (?:final )?answer is|answer:|so|therefore|thus|hence),? )"
-    return re.sub(lead_in, "", plain.strip(" .!*").lower())
+    return re.sub(lead_in, "", plain.strip(" *").rstrip(" .!*").lower())
 
 
 def worded(text: str) -> str:
     r"""Return the words of an answer in lower case, without `\text`; empty if the answer is not in words."""
-    plain = re.sub(r"^(?:an?|the) (?=[a-z]{4})", "", bare_words(text))
-    mixed = re.search(r"[a-z]{4}", plain) and re.fullmatch(r"[a-z0-9][a-z0-9' ,;-]{2,100}", plain)
-    return plain if mixed or re.fullmatch(r"[a-z][a-z' -]{2,60}", plain) else ""
+    plain = re.sub(r"^(?:an?|the) (?=[a-z]{4})", "", " ".join(bare_words(text).split()))
+    mixed = re.search(r"[a-z]{4}|\d [ap]\.?m$", plain) and re.fullmatch(r"[a-z0-9][a-z0-9' .:,;-]{2,100}", plain)
+    return plain if mixed or re.fullmatch(r"no|[a-z][a-z' -]{2,60}", plain) else ""
 
 
 def same_terms(prediction: str, gold: str) -> Match:
     r"""Return how `prediction` equals `gold` in value. Both arguments are normalised terms, and one may omit its unit.
     A percent sign is a factor of 1/100. A gold between 1 and 100 without a percent sign may still mean a percentage:
-    the answer `50\%` equals the golds 0.5 and 50, and `2000\%` equals only 20. Raise Undecided for too large numbers.
+    the answer `50\%` equals the golds 0.5 and 50, and `2000\%` equals only 20. Raise Undecided for too large numbers,
+    and Unreadable for a text that is no formula.
 
     >>> same_terms("0.333333", "1/3")
     'equal within 1e-06, relative: the digits written'
@@ -170,8 +175,9 @@ def same_terms(prediction: str, gold: str) -> Match:
     if "%" in (unit_a, unit_b) and unit_a != unit_b:
         meant = x and y and x.value == y.value and abs(y.value) > 1 and (unit_b == "%" or abs(y.value) <= 100)
         return EQUAL if meant else _equal(*signed)
-    turned = (unit_a == "°") != (unit_b == "°") and not (x and y)
-    return (turned and _equal(*signed)) or _equal(a, b)
+    if (unit_a == "°") != (unit_b == "°") and not (x and y):
+        return _equal(*signed)
+    return _equal(a, b)
 
 
 #: Signs of units that multiply a number, each with the formula for its product.
@@ -187,10 +193,7 @@ def _equal(prediction: str, gold: str) -> Match:
         return ""
     if _ORDERED.search(prediction) or _ORDERED.search(gold):
         return ""
-    try:
-        got, want = parse(prediction), parse(gold)
-    except Unreadable:
-        return ""
+    got, want = parse(prediction), parse(gold)
     if same_value(got, want):
         return EQUAL
     # inside formulas nothing may be rounded: one side must be a decimal (times i), and the other must not
@@ -202,20 +205,16 @@ def _equal(prediction: str, gold: str) -> Match:
 
 
 def _same_relation(one: Shape, other: Shape) -> bool:
-    """Return whether the sides of two relations differ by a constant factor, or their equations have the same
-    solutions."""
+    """Return whether the sides of two relations differ by a constant factor."""
     if prose_words(other.text) and not prose_words(one.text):
         raise Undecided(f"the gold is not understood: {other.text}"[:200])
     if one.kind != "relation" or not len(one.marks) == len(other.marks) == 1:
         return False
-    try:
-        sides = [(parse(left.text), parse(right.text)) for left, right in (one.items, other.items)]
-    except Unreadable:
-        return False
+    sides = [(parse(left.text), parse(right.text)) for left, right in (one.items, other.items)]
     mine, theirs = (Expr("+", (left, Expr("neg", (right,)))) for left, right in sides)
     sign, wanted = one.marks[0], other.marks[0]
     if (factor := factor_between(mine, theirs)) is None:
-        return sign == wanted == "=" and same_solutions(mine, theirs)
+        return False
     negative = factor.imag == 0 and factor.real < 0
     return (MIRROR.get(sign, sign) if negative else sign) == wanted
 
@@ -226,7 +225,6 @@ _SEVERAL = ("list", "choice", "set")
 Judgement = tuple[Literal["correct", "wrong", "ambiguous"], str]
 RIGHT: Judgement = ("correct", "equal")
 WRONG: Judgement = ("wrong", "not equal")
-_RESIDUE = re.compile(r"(\d+) ?\\pmod ?\{ ?(\d+) ?\}")
 
 
 class Comparison:
@@ -236,9 +234,12 @@ class Comparison:
         self.roundings: list[str] = []
 
     def same(self, prediction: Shape, gold: Shape) -> bool:
-        if gold.kind == "relation":
-            return _same_relation(prediction, gold)
-        match = same_terms(prediction.text, gold.text)
+        try:
+            if gold.kind == "relation":
+                return _same_relation(prediction, gold)
+            match = same_terms(prediction.text, gold.text)
+        except Unreadable:
+            return False
         self.roundings += [match] if match and match != EQUAL else []
         return bool(match)
 
@@ -248,13 +249,17 @@ class Comparison:
     def compare(self, prediction: Shape, gold: Shape) -> Judgement:
         """Return (verdict, reason) after a comparison of the prediction's form with the gold's form."""
         if (condition := prediction.condition) not in ("", gold.condition):
-            narrower = condition != r"\mathbb{Z}" if counts_periods(gold.text) else re.search(r"[23]$|>1$", condition)
+            some = r"[23]$|>1$|^argument.*[ZQN]"
+            narrower = condition != r"\mathbb{Z}" if PERIODS.search(gold.text) else re.search(some, condition)
             if gold.condition or narrower:
                 return WRONG
         if squeeze(prediction.text) == squeeze(gold.text):
             return "correct", "identical text"
         if _joined_differently(prediction, gold):
             return WRONG
+        if prediction.kind == "steps":
+            value = self._conclusion(prediction)
+            return ("wrong", "steps that are not true together") if value is None else self.compare(value, gold)
         if is_inequality(gold) and is_inequality(prediction) and named(gold) and named(prediction) - named(gold):
             return "wrong", f"about {prediction.text}, not {', '.join(sorted(named(gold)))}"[:200]
         order = gold.kind == "relation" and len(named(gold)) == len(gold.items) == 2  # `a < b` is no range
@@ -267,6 +272,11 @@ class Comparison:
             if ordered is not prediction:
                 return self._in_order(ordered.items, gold.items)
         if prediction.kind == "relation" and gold.kind != "relation":
+            first, *_, last = prediction.items
+            subjects = [item.text for item in (first.items if first.kind == "tuple" else (first,))]
+            known = all(not text or is_closed(split_unit(text)[0]) or names_value(text) for text in subjects)
+            if not (known or self.agree(first, last)):
+                return "wrong", f"an equation for {first.text}, not a value"[:200]
             return self._value(prediction, gold)
         kinds = {prediction.kind, gold.kind}
         if gold.kind in ("matrix", "tuple") and "matrix" in kinds and "scalar" not in kinds:
@@ -308,12 +318,6 @@ class Comparison:
     # ---- one value
 
     def _scalar(self, prediction: Shape, gold: Shape) -> Judgement:
-        if r"\pmod" in prediction.text and r"\pmod" not in gold.text and prediction.kind == "scalar":
-            # `1 \pmod 3` gives the value 1; `4 \pmod 3` and `n \pmod 3` name a class and no number
-            found = _RESIDUE.fullmatch(prediction.text)
-            if found is None or int(found[1]) >= int(found[2]):
-                return "wrong", "a class where one value is asked for"
-            return self.compare(shape(found[1]), gold)
         if prediction.kind in _SEVERAL and prediction.items:
             if (value := self._conclusion(prediction)) is not None:
                 return self.compare(value, gold)
@@ -324,14 +328,17 @@ class Comparison:
         return RIGHT if self.same(prediction, gold) else WRONG
 
     def _conclusion(self, steps: Shape) -> Shape | None:
-        """Return the result of steps such as `3y=15, y=5`: the value in the last equation, if it satisfies them all."""
-        equations = steps.items
+        r"""Return the result of steps such as `3y=15, y=5`: the value in the last equation, if it satisfies them all.
+        After `\Rightarrow`, several equations may be the result (`x^2=4 \Rightarrow x=\pm 2`), each of which must."""
+        *before, last = equations = steps.items
+        if last.kind == "list" or (last.kind == "choice" and not {*last.marks} - {"or", "lor"}):
+            each = [self._conclusion(replace(steps, items=(*before, item))) for item in last.items]
+            return None if None in each else last
         if {*steps.marks} & {"or", "lor"} or not all(i.kind == "relation" and {*i.marks} == {"="} for i in equations):
             return None
-        try:
-            sides = [[parse(side.text) for side in equation.items] for equation in equations]
-        except Unreadable:
+        if any(parsed(side.text) is None for equation in equations for side in equation.items):
             return None
+        sides = [[parse(side.text) for side in equation.items] for equation in equations]
         known = {some[0]: some[-1] for some in sides if some[0].op == "name" and is_constant(some[-1])}
         if (name := sides[-1][0]) in known:
             known = {name: sides[-1][-1]}
@@ -351,7 +358,11 @@ class Comparison:
             return "wrong", "an inequality where one value is asked for"
         named = not is_closed(items[0].text)
         exact = 1 + next((i for i, m in enumerate(marks) if m == r"\approx" and i >= named), len(marks))
+        if false := next((p for p in items[exact:] if not _rounds(p.text, items[exact - 1].text)), None):
+            return "wrong", f"false approximation: {false.text}"[:200]
         parts = [p for p in items[:exact] if p.text]
+        if any(p.kind == "scalar" and parsed(p.text) is None and not is_name(p.text) for p in parts[1:-1]):
+            return "wrong", NOT_UNDERSTOOD
         if len(parts) < min(exact, 2):
             return "wrong", "incomplete equation"
         closed = [p for p in parts if is_closed(p.text)]
@@ -359,7 +370,7 @@ class Comparison:
             if not self.agree(one, other):
                 return "wrong", f"false equation: {one.text} = {other.text}"[:200]
         last = parts[-1]
-        is_subject = closed and not is_closed(last.text) and is_name(last.text)
+        is_subject = closed and not is_closed(last.text) and names_value(last.text)
         return self.compare(closed[-1] if is_subject else last, gold)
 
     # ---- relations
@@ -374,7 +385,7 @@ class Comparison:
         if gold.marks == (r"\in",):
             return self.compare(prediction, last)
         if r"\approx" in gold.marks:  # accepts the exact value, and the rounded value as the gold writes it
-            tried = [self._value(prediction, item) for item in gold.items if is_closed(item.text)]
+            tried = [self._value(prediction, item) for item in gold.items if is_closed(split_unit(item.text)[0])]
             return next((found for found in tried if found[0] == "correct"), (*tried, WRONG)[0])
         if {*gold.marks} == {"="} and all(is_closed(item.text) for item in gold.items):
             return self._value(prediction, last)
@@ -394,13 +405,26 @@ class Comparison:
         constant = prediction.marks[0] == r"\equiv" and squeeze(name).startswith(f"{squeeze(left)}(")
         if bare_label(left) == bare_label(name) or constant:
             return self._value(prediction, value)
-        if squeeze(last.text) == squeeze(name):
+        if squeeze(last.text) == squeeze(name) and {*prediction.marks} <= {"=", r"\equiv"}:
             return self.compare(prediction.items[0], value)
         product = any(re.fullmatch("[a-z]{2,3}", one.strip()) for one in (name, left))  # `xy = 2` is one
         equation = product or not (is_name(left) or ("(" in left and is_label(left)))
         if equation and self.same(prediction, gold):
             return RIGHT
         return "wrong", f"names {left}, not {name}"[:200]
+
+
+def _rounds(rounded: str, exact: str) -> bool:
+    """Return whether a number is another one, rounded or truncated."""
+    written = number(rounded)
+    try:
+        (found,), _ = next(values((parse(split_unit(exact)[0]),)))
+    except (Unreadable, StopIteration):
+        return False
+    if written is None or isinstance(found, mp.matrix):
+        return False
+    error = real(abs(found)) - real(abs(written.value))
+    return bool(-0.5 <= error / real(written.place or Fraction(1)) < 1)
 
 
 def _joined_differently(prediction: Shape, gold: Shape) -> bool:
@@ -414,6 +438,8 @@ def _joined_differently(prediction: Shape, gold: Shape) -> bool:
     joins = [{mark[-2:] == "or" for mark in found.marks or ("and",)} for found in (prediction, gold)]
     other = gold if prediction.kind == "choice" else prediction
     system = other.kind == "relation" and other.items[0].kind == "tuple"
+    if max(map(len, joins)) > 1:  # `and` beside `or` without brackets
+        return True
     return joins[0] != joins[1] and (len(some) == 2 or other.kind in ("tuple", "list") or system)
 
 

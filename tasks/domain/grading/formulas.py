@@ -49,7 +49,7 @@ _CONSTANTS = {"e": "e", "i": "i", r"\pi": "pi", r"\infty": "inf"}
 #: Names of functions. Brackets behind such a name hold arguments; behind another name they hold a factor.
 _CALLED = re.compile(r"[fghFGHPQWEOST]|\\(?:(?:var)?phi|psi|sigma|tau|zeta|Phi|Psi|Gamma|Theta)|.*'")
 #: Names of functions for which the power -1 means the inverse function.
-_INVERTIBLE = re.compile(r"[fghFGH]|\\(?:(?:var)?phi|psi)")
+_INVERTIBLE = re.compile(r"[fghA-Z]|\\(?:(?:var)?phi|psi)")
 _DERIVED = re.compile(r"\^\{\((\d{1,2}|[a-z])\)\}")
 FUNCTIONS = frozenset("ln lg sin cos tan cot sec csc sinh cosh tanh exp arcsin arccos arctan".split(" "))  # noqa: SIM905
 _INVERSES = {"sin": "arcsin", "cos": "arccos", "tan": "arctan"}
@@ -60,7 +60,7 @@ _BARS = {"|": "|", r"\lvert": r"\rvert", r"\vert": r"\vert", r"\|": r"\|", r"\lV
 _TIMES = {"*": "*", r"\cdot": "*", r"\times": "*", "/": "/", r"\div": "/", r"\bmod": "mod"}
 _NAMED = {"\\" + name for name in ("log", *FUNCTIONS, *_SEVERAL)}
 #: Tokens that start a further factor of a product.
-_STARTS = {r"\frac", r"\sqrt", r"\binom", r"\sum", r"\prod", r"\int", r"\lim", *_NAMED, *_CONSTANTS, *_CLOSING} - {"["}
+_STARTS = {r"\frac", r"\sqrt", r"\binom", r"\sum", r"\prod", *_NAMED, *_CONSTANTS, *_CLOSING} - {"["}
 _STARTS |= {r"\begin{pmatrix}", r"\begin{bmatrix}"}
 #: Signs that follow a factor, each with its operation and its number of tokens.
 _POSTFIX = {"!!": ("!!", 2), "!": ("!", 1), r"\%": ("%", 1), r"^{\circ}": ("deg", 4)}
@@ -103,14 +103,14 @@ def nodes(formula: Expr) -> Iterator[Expr]:
 
 def is_constant(formula: Expr) -> bool:
     """Return whether a formula has no variables, only numbers, operators and named constants."""
-    return not any(node.op in ("name", "call", "max", "min", "lim") for node in nodes(formula))
+    return not any(node.op in ("name", "call", "max", "min") for node in nodes(formula))
 
 
 def names_in(formula: Expr) -> frozenset[str]:
     """Return the free variables of a formula."""
     if formula.op == "name":
         return frozenset(formula.args)
-    bound = {formula.args[0]} if formula.op in ("sum", "prod", "int", "lim") else set()
+    bound = {formula.args[0]} if formula.op in ("sum", "prod") else set()
     return frozenset(n for a in formula.args if isinstance(a, Expr) for n in names_in(a)) - bound
 
 
@@ -128,6 +128,14 @@ def parse(text: str) -> Expr:
     return found
 
 
+def parsed(text: str) -> Expr | None:
+    """Return the formula of a normalised text; None if the parser does not read it."""
+    try:
+        return parse(text)
+    except Unreadable:
+        return None
+
+
 class _Parser:
     r"""A recursive parser. kinds: the kind of each token: `name`, `word` (a function's name in `\text`), `numeral` or
     `sign`."""
@@ -136,7 +144,7 @@ class _Parser:
         self.found = list(_TOKEN.finditer(text.rstrip()))
         self.tokens = [token[token.lastgroup or 0] for token in self.found]
         self.kinds = [token.lastgroup for token in self.found]
-        self.at = self.bars = self.integrals = 0
+        self.at = self.bars = 0
         self.bound: set[str] = set()
 
     def peek(self, ahead: int = 0) -> str:
@@ -162,7 +170,8 @@ class _Parser:
         while (sign := self.peek()) in _TIMES:
             self.take()
             right = self.signed()
-            ordered = sign == r"\times" and any(e.op == "name" and _VECTOR.match(e.args[0]) for e in (left, right))
+            names = [e.args[0] for e in (left, right) if e.op == "name"]
+            ordered = sign == r"\times" and (len(names) == 2 or any(map(_VECTOR.match, names)))
             left = Expr("call", ("cross", left, right)) if ordered else Expr(_TIMES[sign], (left, right))
         return left
 
@@ -179,7 +188,7 @@ class _Parser:
 
     def starts_factor(self, of_function: bool, last: Expr) -> bool:
         token = self.peek()
-        if not token or (self.integrals and token == "d" and re.fullmatch("[a-z]", self.peek(1))):
+        if not token:
             return False
         if self.kinds[self.at] == "numeral":
             return last.op != "num"
@@ -257,7 +266,7 @@ class _Parser:
             case "sqrt":
                 degree = self.group("[")[0] if self.peek() == "[" else constant(2)
                 return Expr("root", (self.argument(), degree))
-            case "sum" | "prod" | "lim" | "int":
+            case "sum" | "prod":
                 return self.running(bare)
         if token.startswith(r"\begin"):
             return self.matrix(re.sub(r"\\begin ?|[{}]", "", token))
@@ -298,34 +307,17 @@ class _Parser:
         return Expr("^", (found, power)) if power else found
 
     def running(self, op: str) -> Expr:
-        r"""Read variable, range and body of `\sum_{k=1}^{n} …`, `\lim_{x\to 0} …` or `\int_0^1 … dx`."""
-        low = high = None
-        variable, ends = "", []
-        while self.peek() in ("_", "^"):
-            if self.take() == "^":
-                high = self.argument()
-            elif op == "int":
-                low = self.argument()
-            else:
-                self.take("{")
-                variable = self.take()
-                self.take(r"\to" if op == "lim" else "=")
-                low = self.sum()
-                side = self.take() if op == "lim" and self.peek() == "^" else ""
-                ends = [f"from {self.take('+', '-')}"] if side else []
-                self.take("}")
-        if op == "int":
-            self.integrals += 1
-            body = constant(1) if self.peek() == "d" else self.sum()
-            self.integrals -= 1
-            self.take("d")
-            variable = self.take()
-        else:
-            self.bound.add(variable)
-            body = self.product()
-        if ((low is None) != (high is None) and op != "lim") or (not variable):
-            raise Unreadable(op)
-        return Expr(op, (variable, body, *[end for end in (low, high) if end is not None], *ends))
+        r"""Read variable, range and body of `\sum_{k=1}^{n} …`."""
+        self.take("_")
+        self.take("{")
+        variable = self.take()
+        self.take("=")
+        low = self.sum()
+        self.take("}")
+        self.take("^")
+        high = self.argument()
+        self.bound.add(variable)
+        return Expr(op, (variable, self.product(), low, high))
 
     def matrix(self, name: str) -> Expr:
         if name not in ("pmatrix", "bmatrix", "vmatrix", "matrix", "smallmatrix"):
@@ -371,7 +363,7 @@ _SINGULAR = {
     **{name: sign for sign, names in zip(*[iter(_NAMES.split())] * 2, strict=True) for name in names.split(",")},
 }
 _SIGNS_OF_UNITS = {**{f"{name}s": sign for name, sign in _SINGULAR.items() if len(name) > 1}, **_SINGULAR}
-_CURRENCIES = {"€": "euro", "£": "lb", "¥": "yen", "₹": "rupee"}
+_CURRENCIES = {"€": "euro", "¥": "yen", "₹": "rupee"}
 _SIGNED = re.compile(
     r"(?P<before>\\?\$|[€£¥₹])[\\$ ]*(?P<price>.*)"
     r"|(?P<number>.*?) *(?:(?P<after>\\?[$%]|[€£¥₹])"
@@ -431,14 +423,16 @@ def unit_of(words: str) -> str | None:
     """Return the unit that words name (`km`, `apples`, `km per hour`), or None for other words."""
     words = re.sub(r" ?/ ?", " per ", re.sub(r"[. ]+", " ", words).strip())
     above, per, below = f" {words}".partition(" per ")
-    parts = [_product(part.split()) for part in ((above, below) if per else (above,)) if part.strip()]
-    return None if None in parts or not parts else "/".join(["", *parts][-2:] if per else parts)  # type: ignore[arg-type]
+    parts = [_product(part.split()) for part in ((above, below) if per else (above,))]
+    return None if None in parts else "/".join(parts)  # type: ignore[arg-type]
 
 
 def _product(words: list[str]) -> str | None:
     """Return the unit of words without `per`, in the singular. `square feet` gives `ft`, `red apples` `red apple`."""
     if words[1:] and words[-1].lower() in ("squared", "cubed", "old"):
         words = words[:-1]
+    if not words or words[-1].lower() in ("square", "cubic", "sq"):
+        return None
     signs = _SIGNS_OF_UNITS  # only signs are case-sensitive
     known = [signs.get(word, signs.get(word.lower()) if len(word) > 1 else None) for word in words]
     if None not in known:
@@ -475,10 +469,8 @@ def number(text: str) -> Number | None:
     if not any(c.isdigit() for c in text):
         return None
     text, unit = split_unit(text.strip())
-    try:
-        found = _plain(parse(text))
-    except Unreadable:
-        return None
+    formula = parsed(text)
+    found = None if formula is None else _plain(formula)
     return None if found is None else Number(*found, unit)
 
 

@@ -35,7 +35,7 @@ from tasks.domain.grading.values import Undecided, start_work
 from tasks.domain.ranges import sentences
 from tasks.domain.scaffolds import MATH, AnswerForm, Scaffold
 
-BEHAVIOUR = 10
+BEHAVIOUR = 11
 _CONFIG = (BEHAVIOUR, LEAST_DIGITS, str(MACHINE_TOLERANCE), MAX_ANSWER_CHARS)
 _PACKAGES = ("mpmath",)
 GRADER_VERSION = (

@@ -323,7 +323,7 @@ def read(text: str) -> Reading:
     line = line_of(digits := in_digits(spelt), formulas)
     if not re.search("[A-Za-z]", line):
         return Reading(text if digits == spelt else digits)
-    line = re.sub(r"[.!?]+(?: [.!?]+)*$", ".", line)
+    line = re.sub(r"[.!]+(?: [.!]+)*$", ".", line)
     for sentence in _SENTENCES if line.count(" ") < MAX_MARKS else ():
         if (found := sentence.fullmatch(line)) and (answer := _answer(found.groupdict(""), formulas)):
             return Reading(answer)
@@ -332,7 +332,8 @@ def read(text: str) -> Reading:
 
 #: Text that is not part of an answer: equation tags, headings, bold, and the letter of an option before its value.
 _DECORATION = (
-    (r"\\tag\*? ?\{[^{}]*\}|\\(?:ensuremath|hbox|mbox|text)(?= ?\{[^{}A-Za-z]*\d[^{}A-Za-z]*\})", ""),
+    (r"\\tag\*? ?\{ ?\(?(?:[\d.]*[A-Za-z]?|\*+)\)? ?\}", ""),
+    (r"\\(?:ensuremath|hbox|mbox|text)(?= ?\{[^{}A-Za-z]*\d[^{}A-Za-z]*\})", ""),
     (r"\\text ?\{( ?\([^{}()]*)\}", r"\1"),
     (r"\bper cent\b", "percent"),
     (
@@ -342,8 +343,8 @@ _DECORATION = (
     (r"\bsq\.(?!\w)", "sq"),
     (r"[,(]\s*\$?([A-Za-z])\$? (?:\\text ?\{)? ?(?:is )?an integer ?\}?\)?\$?\.?$", r", \1 \\in \\mathbb{Z}"),
     (r"\b(\d+|[a-z]) choose (\d+|[a-z])\b", r"\\binom{\1}{\2}"),
-    (r"(?i)^ ?(?:(?:#+ )+|(?:答案[是为]?|Ответ|Réponse|Respuesta|Antwort)[ :：]*|(?:step|case) \d+: |no\. (?=\d))", ""),
-    (r"(?:\s|~|\\[ ,;:!]|\\q?quad(?![A-Za-z])|\\)+$|\s*\?+$", ""),
+    (r"(?i)^ ?(?:(?:#+ )+|(?:答案[是为]?|Ответ|Réponse|Respuesta|Antwort)[ :：]*)", ""),
+    (r"(?:\s|~|\\[ ,;:!]|\\q?quad(?![A-Za-z])|\\)+$", ""),
     (
         r"(?i)^ ?(?:\(?[A-E]\)[:.]?\s+|\\text(?:bf|rm)? ?\{ ?\(?[A-E]\)? ?:?\}(?:\\[ ,;:]|\\q?quad|~|\s)*)(?=[-\d\\$])"
         r"|^ ?(?:option|choice)\s+(?=\(?[A-H]\b)",

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from itertools import accumulate, product
 from typing import Literal
 
-from tasks.domain.grading.formulas import GREEK, Unreadable, is_constant, nodes, number, parse
-from tasks.domain.grading.texts import closing, normalise, split
+from tasks.domain.grading.formulas import GREEK, is_constant, names_in, nodes, number, parsed
+from tasks.domain.grading.texts import IMPLIES, closing, normalise, split
 
 #: The signs of relations in their normal form.
 CANONICAL = {"<=": r"\le", ">=": r"\ge", "!=": r"\ne"}
@@ -24,11 +24,10 @@ def squeeze(text: str) -> str:
 
 #: What may follow: no factor, power or factorial, and no further part of an exponent. `\pi n^2` counts no periods.
 _ENDS = r"(?! ?(?:(?!i(?![A-Za-z]))[A-Za-z]|[\^!_(]))"
-#: A letter whose name has no meaning: the integer that counts periods, or the argument of a function.
-_FREE = (
-    re.compile(rf"\\pi ?([k-n]){_ENDS}|(?<![A-Za-z\\^_])([k-n]) ?\\pi(?![A-Za-z]){_ENDS}"),
-    re.compile(r"(?<![A-Za-z\\])[A-Za-z]+ ?\(([a-z])\)(?= ?=)"),
-)
+#: An integer that counts periods.
+PERIODS = re.compile(rf"\\pi ?([k-n]){_ENDS}|(?<![A-Za-z\\^_])([k-n]) ?\\pi(?![A-Za-z]){_ENDS}")
+#: Letters whose names have no meaning: the integer that counts periods, and the argument of a function.
+_FREE = (PERIODS, re.compile(r"(?<![A-Za-z\\])[A-Za-z]+ ?\(([a-z])\)(?= ?=)"))
 
 
 def with_letters_of(text: str, gold: str) -> str:
@@ -48,12 +47,7 @@ def with_letters_of(text: str, gold: str) -> str:
     return text
 
 
-def counts_periods(text: str) -> bool:
-    r"""Return whether a letter counts periods, as in `k\pi`."""
-    return bool(_FREE[0].search(text))
-
-
-Kind = Literal["scalar", "list", "choice", "set", "tuple", "interval", "union", "relation", "matrix"]
+Kind = Literal["scalar", "list", "choice", "steps", "set", "tuple", "interval", "union", "relation", "matrix"]
 #: Signs of relations. The sign in `7!=5040` is `=`, because the exclamation mark is a factorial.
 _RELATION = re.compile(r"\\(?:ne|le|ge|approx|in|equiv)(?![A-Za-z])|<=|>=|(?<![\d)])!=|=|<|>")
 _COMMA, _SEMICOLON, _BETWEEN = re.compile(r"(?<!\\),"), re.compile(r"(?<!\\);"), re.compile(r"(?<!\\)[,;]")
@@ -77,7 +71,7 @@ _NOTATIONS = (
     (r"\\mathbb ?\{?R\}? ?_ ?\{ ?(<|>|\\[lg]e) ?0 ?\}", r"x\1 0"),
     (
         r"(?:\\text ?\{)? ?(?:there (?:is|are) )?no(?: such)?(?: (?:real|integer|positive))?"
-        r"(?: (?:solutions?|values?|roots?|integers?|numbers?))?(?: exists?)? ?\.?\}?"
+        r" (?:solutions?|values?|roots?|integers?|numbers?)(?: exists?)? ?\.?\}?"
         r"|(?:\\text ?\{)? ?(?:(?:the )?(?:(?:solution )?set is )?(?:the )?(?:empty|null)(?: set)?) ?\}?",
         r"\\emptyset",
     ),
@@ -93,7 +87,7 @@ class Shape:
     - text: the normalised source.
     - items: the parts, in order; for a matrix its rows.
     - marks: brackets, signs, or the word that joins a choice.
-    - condition: the range that the answer states for its letters, if any.
+    - condition: the range that the answer states for its letters, if any. A function's argument is named as such.
     """
 
     kind: Kind
@@ -116,6 +110,8 @@ def shape(text: str) -> Shape:
         whole = found["sign"] is None or name in "ijklmn"
         if name in letters and whole and not re.search(r"[<>]|\\(?:le|ge|ne|in)(?![A-Za-z])", main):
             domain = found["set"] or (f"{found['sign']}{found['low']}" if found["name"] else "")
+            if found["set"] and re.match(rf"[A-Za-z] ?\((?![i-n]){re.escape(name)}\) ?=", main):
+                domain = f"argument: {domain}"
             return replace(_shape(main), condition=squeeze(domain))
     return _shape(text)
 
@@ -140,6 +136,9 @@ def _shape(text: str) -> Shape:
             return _shape(found.expand(form))
     if text[:1] == "]" and (interval := _bracketed(text)):
         return interval
+    steps, _ = split(text, IMPLIES)
+    if len(steps) > 1:
+        return Shape("steps", text, (*_as_items(steps[:-1]), _shape(steps[-1])))
     for separator in (_JOINED, _SEMICOLON, _COMMA):
         parts, joins = split(text, separator)
         if len(parts := [part for p in parts if (part := p.strip(" ,;"))]) > 1:
@@ -236,7 +235,7 @@ def is_inequality(relation: Shape) -> bool:
 
 
 _NAME = re.compile(
-    r"(?!(?:e|i|\\pi|\\infty|\\emptyset) ?$)(?:\\?[A-Za-z]+|\\(?:text|mathrm|angle) ?\{?[A-Za-z ]+\}?)"
+    r"(?!(?:e|i|\\pi|\\infty|\\emptyset) ?$)(?:\\?[A-Za-z]+|\\(?:text|mathrm|angle) ?\{?\\?[A-Za-z ]+\}?)"
     r"(?: ?_ ?(?:\{[^{}]*\}|\w))?'*(?: ?\^ ?\{ ?(?:-1|\(\d\)) ?\}(?= ?\())?(?: ?\([A-Za-z](?:, ?[A-Za-z])*\))?"
 )
 
@@ -247,10 +246,9 @@ def is_name(text: str) -> bool:
 
 def is_closed(text: str) -> bool:
     """Return whether a text has no variables."""
-    try:
-        return is_constant(parse(text))
-    except Unreadable:
-        return bool(text) and not re.search("[A-Za-z]", text)
+    if (formula := parsed(text)) is not None:
+        return is_constant(formula)
+    return bool(text) and not re.search("[A-Za-z]", text)
 
 
 def named(relation: Shape) -> set[str]:
@@ -293,14 +291,36 @@ def is_label(text: str) -> bool:
     """
     if not text or is_closed(text):
         return False
-    try:
-        formula = parse(text)
-    except Unreadable:
+    if (formula := parsed(text)) is None:
         return len(split(text, _SIGN)[0]) == 1
     base = formula.args[0] if formula.op == "^" else formula
-    if base.op in ("abs", "lim", "int") or (formula.op == "/" and all(part.op == "name" for part in formula.args)):
+    if base.op == "abs" or (formula.op == "/" and all(part.op == "name" for part in formula.args)):
         return True
     return not any(n.op == "name" and _PLAIN.fullmatch(n.args[0]) for n in nodes(base))
+
+
+#: Names of quantities that the parser does not read: a probability, an area, a maximum, a ratio, the size of a set.
+_QUANTITY = re.compile(
+    r"(?:\\?[A-Za-z]+|\\mathbb\{E\}) ?(?:\([^()]*\)|\[[A-Z]\])|\[[A-Z]+\]|\\(?:max|min|sup|inf|lim)(?![A-Za-z])[^=+-]*"
+    r"|[A-Z][\w{}]*(?: ?: ?[A-Z][\w{}]*)+|\|[A-Z](?: ?\\c[au]p ?[A-Z])+\|"
+)
+
+
+def names_value(text: str) -> bool:
+    r"""Return whether `text = 5` gives the value of a quantity with that name, and is no equation for a letter in it.
+
+    >>> [names_value(t) for t in ("x", "f(2)", "|AB|", r"\angle A", "NO:BO", r"\frac{AB}{CD}", "P(X=1)")]
+    [True, True, True, True, True, True, True]
+    >>> [names_value(t) for t in ("2x", "x+y", "x^2", "|x|", "xy", r"\sin A", "1/A", "f(x+1)")]
+    [False, False, False, False, False, False, False, False]
+    """
+    if is_name(text):
+        return not re.fullmatch("[a-z]{2,3}", text)
+    if (formula := parsed(text)) is None:
+        return bool(_QUANTITY.fullmatch(text))
+    inner = formula.args[0] if formula.op == "abs" else formula
+    named = formula.op == "call" or all(n.op in ("name", "*", "/") for n in nodes(inner))
+    return named and not any(_PLAIN.fullmatch(name) for name in names_in(inner))
 
 
 def bare_label(label: str) -> str:

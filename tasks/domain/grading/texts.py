@@ -95,38 +95,71 @@ _BOX = re.compile(r"\\(?:boxed|fbox|framebox)(?![A-Za-z])\s*")
 _NESTED = re.compile(rf"[\s$]*{_BOX.pattern}\{{")
 _BARE = re.compile(r"[^\s$]+?(?=,?\\boxed|[\s$]|$)")
 _PERCENT = re.compile(r"\s*\\?%")
-_DENIAL = re.compile(r"(?:\bnot|n't|\bnever|\brather than|\binstead of|\bexcept)(?: equal to)?[\s$(:]*$", re.I)
 _SPACE = r"(?:[\s$,;]|\\[,;:! ()\[\]]|\\q?quad(?![A-Za-z]))*"
 _SEPARATOR = re.compile(
     rf"{_SPACE}(?:and|or|\\(?:text|mbox|textrm|mathrm) ?\{{[ ,;]*(?:and|or) ?\}})?{_SPACE}(?:[A-Za-z](?:_\d)? ?= ?)?"
 )
-#: Longest text that separates two boxes of one list, in characters.
-MAX_SEPARATOR = 40
+#: Longest text that separates two boxes of one list, and the longest part of a sentence beside a box, in characters.
+MAX_SEPARATOR, MAX_SENTENCE = 40, 300
+_SENTENCE_END = re.compile(r"[.!?](?:\s|$)|\n\s*\n")
+_NOT = (
+    r"(?:\b(?:not|never|neither|nor|cannot|except|without|instead of|rather than|(?:anything|all|nothing) but|wrong"
+    r"|incorrect|false|impossible)\b|n't\b)"
+)
+_RELATED = (
+    r"(?:pm|mp|n?eq?|not|l[et]q?|g[et]q?|(?:not)?in|cdot|times|div|cup|setminus|log|ln|sin|cos|tan|frac|sqrt|pi)"
+    r"(?![A-Za-z])"
+)
+_OTHER = r"(?:or|and)\b[\s$]*(?:[A-Za-z](?:_\d)? ?= ?)?"
+#: What belongs to the answer before a box: a denial in its clause, another value, an operation in its formula.
+_BEFORE_BOX = re.compile(
+    rf"{_NOT}(?!.*[,;:\n].*(?:\b(?:is|are|get|gives?|have|obtain|answer|so|hence|thus|therefore)\b|=)).*$"
+    rf"|\S*[\d)}}]\$?,? {_OTHER}$"
+    rf"|[^\s$]* ?(?:\\{_RELATED}|[<>≠≤≥±])[\s$]*$"
+    r"|[^\s$]*(?:[-+/^]|\d(?:\\[,;!])?|[({|][^\s$)]*,|(?<![A-Za-z])[A-Za-z]|\w\*|[\^_]\{)$"
+    r"|[^\s$]*\\(?:frac|sqrt|binom)[^\s$]*$"
+    r"|\$-?\d[^\s$]*, ?$",
+    re.S | re.I,
+)
+#: What belongs to the answer after a box: an operation or text in its formula, another value, a condition, a denial.
+_AFTER_BOX = re.compile(
+    r"(?:[\^_|}]|\((?![a-z]{2})|(?:[.,]|\\,|\{,\}) ?-?\d|[\da-z](?![a-z])"
+    r"| ?[-+/] ?(?=[\d\\]|[a-z]\b)|\*(?=[\w\\(])| *<(?![/a-z!])| *[>≠≤≥±]"
+    rf"| *\\(?:{_RELATED}|text|mathrm|mbox))[^$\n]*"
+    rf"|[\s$]*{_OTHER}[-\d\\][^.\n]*"
+    r"|[\s$]*(?:(?:hundred|thousand|million|billion|trillion|dozen)\b|(?:if|unless)\b[^.\n]*)"
+    rf"|[^.,;\n]*{_NOT}",
+    re.I,
+)
 
 
-def boxed(text: str) -> tuple[list[str], bool, bool]:
+def boxed(text: str, beside: bool = True) -> tuple[list[str], bool, bool]:
     r"""Return (distinct contents of all `\boxed`, whether they form one list, whether the last is unclosed).
+
+    beside: what belongs to the answer beside its box is part of it.
 
     >>> boxed(r"\boxed{\frac{1}{2}} and \boxed{3}")
     (['\\frac{1}{2}', '3'], True, False)
-    >>> boxed(r"It is not \boxed{\boxed{7}}.")
-    (['not 7'], False, False)
+    >>> boxed(r"It is not \boxed{\boxed{7}}."), boxed(r"$x=-\boxed{7}^2$")
+    ((['not 7'], False, False), (['x=-7^2'], False, False))
     """
     found: list[str] = []
     gaps: list[str] = []
     end, cut = 0, False
-    for match in _BOX.finditer(text):
+    boxes = [*_BOX.finditer(text)]
+    for match, following in zip(boxes, [*(box.start() for box in boxes[1:]), len(text)], strict=False):
         start = match.end()
         if match.start() < end:
             continue
         gap = text[max(end, match.start() - MAX_SEPARATOR) : match.start()]
         gaps.append(gap if match.start() - end <= MAX_SEPARATOR else "…")
-        denied = "not " if _DENIAL.search(gap) else ""
+        sentence = _SENTENCE_END.split(text[max(end, match.start() - MAX_SENTENCE) : match.start()])[-1]
+        before = _BEFORE_BOX.search(sentence) if beside else None
         if text[start : start + 1] != "{":
             bare = _BARE.match(text, start)
             inner = bare[0].rstrip(".,") if bare else ""
             inner = inner.rstrip(")") if inner.count(")") > inner.count("(") else inner
-            found.append(denied + inner)
+            found.append((before[0] if before else "") + inner)
             end = start + len(inner)
             continue
         stop = closing(text, start + 1)
@@ -141,8 +174,10 @@ def boxed(text: str) -> tuple[list[str], bool, bool]:
             last = closing(inner, nested.end()) if nested else None
             if nested and (last is None or not inner[last + 1 :].strip(" $")):
                 inner = inner[nested.end() : last]
-        percent = not cut and _PERCENT.match(text, end)
-        found.append(denied + inner + (r"\%" if percent else ""))
+        rest = "" if cut else text[end : min(following, end + MAX_SENTENCE)]
+        after = _AFTER_BOX.match(rest) if beside and not _SEPARATOR.fullmatch(rest) else None
+        after = _PERCENT.match(rest) or after
+        found.append((before[0] if before else "") + inner + (after[0] if after else ""))
     commas = len(found) > 1 and all(gap.strip() == "," for gap in gaps[1:])
     if commas and gaps[0].endswith("(") and text[end : end + 1] == ")":
         return [f"({','.join(found)})"], False, cut
@@ -181,7 +216,7 @@ def final_answer(text: str) -> tuple[str, str | None]:
 
 #: Names in LaTeX or ASCII, each followed by the characters of Unicode and the commands that it stands for.
 _SPELLINGS = r"""
-- − – — ‐ ‑ ﹣  * ∗  / ÷ ∕ ⁄  " “ ”  ' ’ ‘ ′  '' ″  . 。  ( ⟨ langle  ) ⟩ rangle  < lt  > gt  \% ％  ^{\circ} ° º
+- − – — ‐ ‑ ﹣  * ∗  / ÷ ∕ ⁄  " “ ”  ' ’ ‘ ′  '' ″  . 。  ( ⟨ langle  ) ⟩ rangle  < lt  > gt  \% ％  ^{\circ} ° º degree
 \frac dfrac tfrac cfrac nicefrac sfrac  \binom dbinom tbinom  \ldots … dots dotsc dotsb cdots  \times ×  \cdot ⋅ · ∙
 \pm ±  \mp ∓  \le ≤ ⩽ leq leqslant leqq  \ge ≥ ⩾ geq geqslant geqq  \ne ≠ neq  \approx ≈  \in ∈  \cup ∪  \cap ∩
 \emptyset ∅ Ø varnothing empty  \infty ∞  \to →  \Rightarrow ⇒  \therefore ∴  \lfloor ⌊  \rfloor ⌋  \lceil ⌈  \rceil ⌉
@@ -200,6 +235,7 @@ _ASCII = str.maketrans({other: name for other, name in _NAMES.items() if not oth
 _SYNONYMS = "|".join(filter(str.isascii, _NAMES))
 _TEXT = r"\\(?:text|mathrm) ?\{ ?"
 RENAMED = (
+    (r"(?:^[\s$(]*|= ?)~|(?<=\s)~(?=[-\d.$])", r"\\sim "),
     (r"(?<=\d) ?(?:, ?\\!|\{, ?\}) ?(?=\d{3}(?!\d))|(?<=\d)\\,(?=\d{3}(?!\d))", ""),
     (r"^[ $]*\\\\(?=[A-Za-z])", r"\\"),
     (
@@ -210,10 +246,10 @@ RENAMED = (
     ),
     (
         r"\\(?:color|textcolor|colorbox) ?\{\w+\}|\\bbox ?(?:\[[^\[\]]*\])?(?=\{)|\\(?:boxed|fbox) ?(?=\{)"
-        r"|\\(?:left|right|middle|[bB]igg?[lr]?)(?![A-Za-z])\s*\.?|^ ?\"(?=[^\"]*\" ?$)|(?<=.)\" ?$",
+        r"|\\(?:left|right|middle|[bB]igg?[lr]?)(?![A-Za-z])\s*\.?",
         "",
     ),
-    (r"\\underline ?\{ ?(\\underline ?\{[^{}]*\}) ?\}", r"\1"),
+    (r'^ ?"([^"]*)" ?$', r"\1"),
     (r"(?<![\^_{])(?<![\^_] )\\underline ?(?=\{)", ""),
     (r"\\(?:textnormal|textit|textsf|texttt|emph)(?= ?\{)", r"\\text"),
     (r"\\(?:mathrm|operatorname|text) ?\{ ?((?:arc)?(?:sin|cos|tan)h?|cot|sec|csc|ln|log|exp) ?\}", r"\\\1 "),
@@ -222,11 +258,6 @@ RENAMED = (
     (r"\{ ?([^{}]+?) ?\\choose ?([^{}]+?) ?\}", r"\\binom{\1}{\2}"),
     (r"\{ ?([^{}]+?) ?\\over ?([^{}]+?) ?\}", r"\\frac{\1}{\2}"),
     (r"(?<![A-Za-z\\])n?C ?\( ?(\w{1,9}) ?, ?(\w{1,9}) ?\)", r"\\binom{\1}{\2}"),
-    (
-        r"(?:^|(?<=[-+*/=( ,]))(?:\{ ?\})? ?\^ ?(?:\{([^{}]+)\}|(\w)) ?C ?_ ?(?:\{([^{}]+)\}|(\w))",
-        r"\\binom{\1\2}{\3\4}",
-    ),
-    (r"(?<![\\^_])\{ ?([-+]) ?\}", r"\1"),
     (r"\\mathbb ([A-Z])(?![A-Za-z])", r"\\mathbb{\1}"),
     (r"\(mod ([^()]+)\)|\\p?mod ?(\d{1,9})(?![\d.])", r"\\pmod{\1\2}"),
     (r"\.{3,}", r"\\ldots "),
@@ -240,7 +271,6 @@ RENAMED = (
     ),
     (r"(?<![A-Za-z\\])\\?sqrt ?(\[\d\])? ?\(([^()]*)\)", r"\\sqrt\1{\2}"),
     (r"(?<![A-Za-z\\])sqrt(?=[ \d{])", r"\\sqrt"),
-    (r"(?<![A-Za-z\\])floor ?\(([^()]*)\)", r"\\lfloor \1\\rfloor "),
     (r"(?<=[\])]) ?U ?(?=[\[({])", r"\\cup "),
     (r"\\(?:\\ ?\[ ?-?[\d.]+ ?(?:pt|e[mx]|[cm]m|in) ?\]|cr(?![A-Za-z]))", r"\\\\"),
     (r"(?<=\d) ?\^ ?(?:o(?![A-Za-z])|\{ ?o ?\})|\^\s*\\circ(?![A-Za-z])", r"^{\\circ}"),
@@ -312,17 +342,14 @@ _ARGUMENTS = (
     (rf"(\\(?:frac|binom|sqrt))(?![A-Za-z])\s*(\[[^\]]*\])?\s*(?:(?=\{{)|{_ONE_TOKEN})", _braced),
     (rf"(\\(?:frac|binom))({_GROUP})\s*(?:(?=\{{)|{_ONE_TOKEN})", _braced),
 )
-_IMPLIES = r"(?:\\(?:Rightarrow|implies|Longrightarrow|therefore)(?![A-Za-z])|(?<![<>=])=>)"
-_BEFORE = rf"(?:(?!{_IMPLIES}).)*"
-#: Removed from a whole text: quotes, emphasis, a command around it, the text before an implication sign, `\approx`.
+IMPLIES = re.compile(r"(?:\\(?:Rightarrow|implies|Longrightarrow|therefore)(?![A-Za-z])|(?<![<>=])=>)")
+#: Removed from a whole text: quotes, emphasis, a command around it, an implication sign before it.
 _WHOLE = (
     (r"\s+|\\\\\s*$", " "),
     (r"^'([^']+)'$|^\*{1,2}([^*_]+)\*{1,2}$|^_{1,2}([^*_]+)_{1,2}$", r"\1\2\3"),
     (rf"^\\(?:text|textrm|textbf|mathrm|mbox) ?\{{((?=.*[\d\\])(?:[^{{}}]|{_GROUP})*|{_LETTERS})\}} ?$", r"\1"),
     (r"^[ ,;:]+|(?:(?<!\\)[ .,;:]|(?<![\w)}!\\])!)+$", ""),
-    (rf"^(?:(?= *{_IMPLIES}|{_BEFORE}(?:[=<>]|\\(?:le|ge|in)\b)){_BEFORE}{_IMPLIES})+(?= *\S)", ""),
-    (r"^ *(?:->|\\to(?![A-Za-z]))(?= *\S)", ""),
-    (r"^ *\\(?:approx|sim|simeq)(?![A-Za-z])", ""),
+    (rf"^(?: *(?:{IMPLIES.pattern}|->|\\to(?![A-Za-z])))+(?= *\S)", ""),
 )
 
 

@@ -2,7 +2,7 @@ r"""Values of formulas, and the comparison of two formulas by their values.
 
 Two formulas are equal if their values agree at every test point where both are real. If the values are real nowhere,
 the complex values must agree. Rational values are compared exactly, and others with far more digits than needed. A term
-without a value (an unknown function, a limit, a vector) is replaced by a number that its name and arguments determine.
+without a value (an unknown function, a vector) is replaced by a number that its name and arguments determine.
 """
 
 from __future__ import annotations
@@ -154,10 +154,8 @@ class _Evaluation:
                 if args[0] == "inf":
                     raise NoValue
                 return _CONSTANT_VALUES[args[0]]()
-            case "sum" | "prod" if not any(map(_has_infinity, args[2:])):
+            case "sum" | "prod":
                 return self.running(op, *args)
-            case "sum" | "prod" | "int" | "lim":
-                return self.unknown(op, *args)
             case "call":
                 return _hashed(args[0], *map(self.written, args[1:]))
         try:
@@ -203,25 +201,10 @@ class _Evaluation:
         self.at = kept
         return found
 
-    def unknown(self, what: str, variable: str, *parts: Any) -> Fraction:
-        """Return a number that depends only on `what` and on the values of `parts` as functions of the variable."""
-        kept, found = self.at, [what]
-        for place in range(3):
-            self.at = {**kept, variable: _coordinate("a bound variable", place, 1)}
-            found += [part if isinstance(part, str) else self.written(part) for part in parts]
-        self.at = kept
-        return _hashed(*found)
-
     def written(self, formula: Expr) -> str:
         """Return the value of a formula as text. Formulas with equal values give equal texts."""
-        if _has_infinity(formula):
-            return repr(formula)
         value = self.of(formula)
         return str(mp.nstr(real(value), 25)) if value else "0"
-
-
-def _has_infinity(formula: Expr) -> bool:
-    return any(node == Expr("const", ("inf",)) for node in nodes(formula))
 
 
 def _hashed(*parts: str) -> Fraction:
@@ -344,7 +327,7 @@ def same_value(one: Expr, other: Expr) -> bool:
         met = True
         if not _alike(a, b, slack):
             return False
-    return met or (one == other and any(map(_has_infinity, (one, other))))
+    return met or one == other
 
 
 def _numbers(formulas: tuple[Expr, ...]) -> Iterator[Values]:
@@ -370,24 +353,6 @@ def factor_between(one: Expr, other: Expr) -> Any:
     with mp.workdps(DIGITS):
         same = all(_alike(real(ratio), real(ratios[0]), mp.mpf(10) ** -40) for ratio in ratios)
     return ratios[0] if ratios and same and ratios[0] else None
-
-
-def same_solutions(one: Expr, other: Expr) -> bool:
-    """Return whether `one = 0` and `other = 0` have the same solution for a variable, in which both are linear."""
-    names = names_in(one)
-    if names != names_in(other):
-        return False
-    solutions = ((_solution(one, name), _solution(other, name)) for name in names)
-    return any(mine and theirs and same_value(mine, theirs) for mine, theirs in solutions)
-
-
-def _solution(formula: Expr, name: str) -> Expr | None:
-    """Return the solution of `formula = 0` for a variable; None if the formula is not linear in the variable."""
-    at = {x: with_values(formula, {Expr("name", (name,)): constant(Fraction(x, 7))}) for x in (-11, 0, 5)}
-    slope, before = (Expr("/", (Expr("+", (at[x], Expr("neg", (at[0],)))), constant(Fraction(x, 7)))) for x in (5, -11))
-    if same_value(slope, constant(0)) or not same_value(slope, before):
-        return None
-    return Expr("/", (Expr("neg", (at[0],)), slope))
 
 
 def with_values(formula: Expr, known: dict[Expr, Expr]) -> Expr:

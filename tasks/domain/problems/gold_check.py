@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from tasks.domain.grading.formulas import number
 from tasks.domain.grading.grading import Verdict
+from tasks.domain.grading.reading import states_nothing
 from tasks.domain.grading.shapes import Shape, shape
 from tasks.domain.grading.texts import repaired
 from tasks.domain.scaffolds import BARE, MATH
@@ -182,15 +183,14 @@ def _algebraic_terms(found: Shape) -> list[str]:
 
 
 _MISSING = re.compile(
-    r"(?:nan|none|null|n/?a|undefined value|missing|not ?found|unknown|no ?answer|not (?:given|available|applicable)"
-    r"|-+|\?+|(?:see |the )?(?:proof|solution|explanation|above|below)(?: (?:above|below|omitted))?|prove(?:d|n)?"
-    r"|q\.?e\.?d\.?|tbd|todo)",
+    r"(?:undefined value|missing|not ?found|no ?answer|not (?:given|available|applicable)|prove(?:d|n)?|q\.?e\.?d\.?"
+    r"|todo|(?:see |the )?(?:proof|solution|explanation|above|below)(?: (?:above|below|omitted))?)",
     re.I,
 )
 #: LaTeX commands whose backslash JSON read as an escape (`\\f`, `\\t`, `\\b`, `\\r`, `\\n`, `\\v`).
 _LOST_BACKSLASH = re.compile(
     "\f(?=rac|orall|box)|\t(?=ext|imes|heta|an|au|o |frac|riangle)|\b(?=inom|eta|ar|oxed|egin|ig|f|ullet)"
-    "|\r(?=ight|ho|angle|ceil|floor|m)|\n(?=eq|e |u |abla|ot)|\v(?=ec|arphi|ert|ee)"
+    "|\r(?=ight|ho|angle|ceil|floor|m)|\n(?=eq|e |u(?![a-z])|abla|ot)|\v(?=ec|arphi|ert|ee)"
 )
 
 #: Commands without their backslash (`frac{1}{2}`), or also without the first letter (`rac{1}{2}`).
@@ -203,7 +203,7 @@ def why_no_answer(gold: str) -> str:
     >>> why_no_answer("nan"), why_no_answer('["2", "9"]'), why_no_answer("\frac12"), why_no_answer("[2, 9]")
     ('stands in place of an answer', 'is JSON and no answer', 'a backslash was lost before rac12', '')
     """
-    if _MISSING.fullmatch(gold.strip(" .$\n")):
+    if states_nothing(gold) or _MISSING.fullmatch(gold.strip(" .$\n")):
         return "stands in place of an answer"
     if lost := _LOST_BACKSLASH.search(gold):
         return f"a backslash was lost before {gold[lost.end() : lost.end() + 6].strip()}"

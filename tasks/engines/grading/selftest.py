@@ -28,6 +28,7 @@ TAG_ONLY = (
     "pathological",
     "many answers to one gold",
     "boxes in a sentence",
+    "beside a box",
 )
 
 
