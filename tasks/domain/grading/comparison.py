@@ -149,8 +149,7 @@ def worded(text: str) -> str:
 def same_terms(prediction: str, gold: str) -> Match:
     r"""Return how `prediction` equals `gold` in value. Both arguments are normalised terms, and one may omit its unit.
     A percent sign is a factor of 1/100. A gold between 1 and 100 without a percent sign may still mean a percentage:
-    the answer `50\%` equals the golds 0.5 and 50, and `2000\%` equals only 20. Raise Undecided for too large numbers,
-    and Unreadable for a text that is no formula.
+    the answer `50\%` equals the golds 0.5 and 50, and `2000\%` equals only 20. Raise Undecided for too large numbers.
 
     >>> same_terms("0.333333", "1/3")
     'equal within 1e-06, relative: the digits written'
@@ -193,7 +192,9 @@ def _equal(prediction: str, gold: str) -> Match:
         return ""
     if _ORDERED.search(prediction) or _ORDERED.search(gold):
         return ""
-    got, want = parse(prediction), parse(gold)
+    got, want = parsed(prediction), parsed(gold)
+    if got is None or want is None:
+        return ""
     if same_value(got, want):
         return EQUAL
     # inside formulas nothing may be rounded: one side must be a decimal (times i), and the other must not
@@ -210,8 +211,11 @@ def _same_relation(one: Shape, other: Shape) -> bool:
         raise Undecided(f"the gold is not understood: {other.text}"[:200])
     if one.kind != "relation" or not len(one.marks) == len(other.marks) == 1:
         return False
-    sides = [(parse(left.text), parse(right.text)) for left, right in (one.items, other.items)]
-    mine, theirs = (Expr("+", (left, Expr("neg", (right,)))) for left, right in sides)
+    texts = [item.text for relation in (one, other) for item in relation.items]
+    if None in map(parsed, texts):
+        return False
+    left, right, *rest = map(parse, texts)
+    mine, theirs = (Expr("+", (a, Expr("neg", (b,)))) for a, b in ((left, right), rest))
     sign, wanted = one.marks[0], other.marks[0]
     if (factor := factor_between(mine, theirs)) is None:
         return False
@@ -234,12 +238,9 @@ class Comparison:
         self.roundings: list[str] = []
 
     def same(self, prediction: Shape, gold: Shape) -> bool:
-        try:
-            if gold.kind == "relation":
-                return _same_relation(prediction, gold)
-            match = same_terms(prediction.text, gold.text)
-        except Unreadable:
-            return False
+        if gold.kind == "relation":
+            return _same_relation(prediction, gold)
+        match = same_terms(prediction.text, gold.text)
         self.roundings += [match] if match and match != EQUAL else []
         return bool(match)
 

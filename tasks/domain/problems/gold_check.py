@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from tasks.domain.grading.formulas import number
 from tasks.domain.grading.grading import Verdict
-from tasks.domain.grading.reading import states_nothing
+from tasks.domain.grading.reading import is_placeholder
 from tasks.domain.grading.shapes import Shape, shape
 from tasks.domain.grading.texts import repaired
 from tasks.domain.scaffolds import BARE, MATH
@@ -203,7 +203,7 @@ def why_no_answer(gold: str) -> str:
     >>> why_no_answer("nan"), why_no_answer('["2", "9"]'), why_no_answer("\frac12"), why_no_answer("[2, 9]")
     ('stands in place of an answer', 'is JSON and no answer', 'a backslash was lost before rac12', '')
     """
-    if states_nothing(gold) or _MISSING.fullmatch(gold.strip(" .$\n")):
+    if is_placeholder(gold) or _MISSING.fullmatch(gold.strip(" .$\n")):
         return "stands in place of an answer"
     if lost := _LOST_BACKSLASH.search(gold):
         return f"a backslash was lost before {gold[lost.end() : lost.end() + 6].strip()}"
