@@ -114,8 +114,8 @@ def _numbers(*names: str, most: int, default: tuple[int, ...], text: str) -> Cal
 @click.option(
     "--difficulty",
     metavar="MEAN|ARM",
-    help="Difficulty of the problems: a mean accuracy (0 to 1), or an arm of --root with rollouts before training."
-    "  [default: that of the published study]",
+    help="Difficulty of the problems: their mean accuracy (0 to 1), or the name of an arm whose rollouts before"
+    " training are in --root.  [default: that of the published study]",
 )
 @options.root
 @click.option("-k", type=click.IntRange(1, 4096), default=1, help="Compare pass@k with this k.")

@@ -154,7 +154,10 @@ FEW = "fewer than two problems join a pair, or all of them alike: no interval"
 def calibrate_partitions(*, encoder: str, weights_sha256: str, max_tokens: int, labelled: str) -> Payload:
     """Return one row per partition. labelled: hash of the labelled traces."""
     if labelled != labelled_sha256():
-        raise UserError(f"labelled traces {labelled[:12]}… differ from the installed ones ({labelled_sha256()[:12]}…)")
+        raise UserError(
+            f"the study was planned with other labelled traces ({labelled[:12]}…) than those of this installation"
+            f" ({labelled_sha256()[:12]}…): plan it again"
+        )
     problems = labelled_problems()
     solutions = [problem.solutions for problem in problems]
     vectors_ND, _ = (

@@ -44,7 +44,7 @@ def write_tiny_model(folder: Path, labels: int = 0) -> Path:
     return folder
 
 
-def write_tiny_mixture(folder: Path, max_shard_size: str = "1GB", **shape: Any) -> Path:
+def write_tiny_mixture(folder: Path, max_shard_size: str | int = "1GB", **shape: Any) -> Path:
     """A random Qwen3-MoE of 4 experts with the demo's tokenizer, in float32."""
     import torch
     from transformers import Qwen3MoeConfig, Qwen3MoeForCausalLM

@@ -1,6 +1,6 @@
 """Prices and speeds of the built-in profiles, on the machines that they are meant for.
 
-Prices are list prices of November 2026, in US dollars per device-hour. The team's `prices.toml` overrides them. Speeds
+Prices are list prices of November 2026, in US dollars per device-hour. A team's `prices.toml` replaces them. Speeds
 (tokens per second) are used until a store has measured its own.
 """
 

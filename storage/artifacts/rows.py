@@ -146,7 +146,7 @@ def whole_groups(parts: Iterable[pa.Table], keys: pa.Table) -> Iterator[pa.Table
 def beside(
     parts: Iterable[pa.Table], others: Iterable[pa.Table], known: set[str], schema: pa.Schema
 ) -> Iterator[tuple[pa.Table, pa.Table]]:
-    """Yield each part with the rows of `others` for the same problems. The rows of a problem stay in one part.
+    """Yield each table of `parts` and, for its problems, the rows of `others`. The rows of a problem are in one part.
 
     others: tables of whole problems, in about the same order. known: their problems. schema: theirs.
 

@@ -99,6 +99,6 @@ def training_states(steps: pa.Table) -> pa.Table:
 
 
 def _arms(root: Path) -> dict[str, str]:
-    """Return training → arm, from the descriptions of the ledger's accounts."""
+    """Return the arm of each training that the ledger has rollouts of."""
     accounts = (about for _, about in Ledger(root).accounts())
     return {str(about["adapter"]): str(about.get("arm", "?")) for about in accounts if about.get("adapter")}

@@ -96,7 +96,7 @@ def training_rows(steps: pa.Table) -> list[Row]:
 
 
 def share_of(counts: Shares, row: Row) -> float | None:
-    """Return the share of a row's source in the counts of its arm; None without counts."""
+    """Return which share of the problems of a row's arm comes from the row's source; None without counts."""
     own = counts.get(row["arm"], {})
     total = sum(own.values())
     return (1.0 if row["source"] == "all" else own.get(row["source"], 0) / total) if total else None

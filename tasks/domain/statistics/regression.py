@@ -196,7 +196,8 @@ def _without(
 
 
 def _ranks(level_P: np.ndarray, out_CP: np.ndarray) -> np.ndarray:
-    """Return (C, P) mid-ranks, where each row leaves out the problems in out_CP (whose own ranks mean nothing).
+    """Return the mid-ranks of P problems in C copies, shape (C, P). A copy leaves out the problems in its row of
+    out_CP, whose own ranks mean nothing.
 
     >>> _ranks(np.array([1, 0, 1]), np.array([[False, False, False], [False, True, False]]))[:, [0, 2]].tolist()
     [[2.0, 2.0], [1.0, 1.0]]

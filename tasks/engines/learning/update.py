@@ -284,7 +284,7 @@ def updater_for(policy: Policy, config: LearnerConfig, token_budget: int) -> Upd
 
 
 class TwoAgents(Updater):
-    """The updater of a generator. `critic` is the updater of its critic."""
+    """Updates two policies that answer in turns: the generator and, as `critic`, its critic."""
 
     def __init__(self, policy: Policy, config: LearnerConfig, token_budget: int) -> None:
         super().__init__(policy, config, token_budget)

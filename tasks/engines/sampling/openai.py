@@ -226,8 +226,9 @@ class Form:
         return path, {"model": model, **text, **{n: v for n, v in sampling.items() if n not in self.without}}
 
     def after(self, refusal: str, request: Request) -> "Form | None":
-        """Return another form that the server may accept, or None. A temperature or top_p of 1 may be left out, because
-        1 is the protocol's default. A temperature or top_p of another value stays in the request.
+        """Return the form of a request that the server may accept after this error; None if there is none. A
+        temperature or top_p of 1 may be left out, because 1 is the protocol's default. Another value stays in the
+        request.
 
         >>> from tasks.engines.protocols import Decoding
         >>> request = Request(0, (), 0, Decoding(max_tokens=5))

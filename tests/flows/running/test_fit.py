@@ -68,7 +68,8 @@ def test_the_plan_warns_of_answers_in_words_that_would_be_read_as_mathematics(tm
 def test_the_plan_refuses_a_source_with_too_few_problems_for_its_split(tmp_path: Path) -> None:
     study, store = demo_on(tmp_path, "pool.limit=4"), Store(tmp_path / "store")
     with pytest.raises(
-        UserError, match=r"heldout_per_source: 4 problems of each source, but p has only 4 in this pool; .* pool\.limit"
+        UserError,
+        match=r"heldout_per_source: the study holds out 4 problems of each source, but p has only 4 in this pool; .* pool\.limit",
     ):
         Forecast.of(study, store, Budget())
 
