@@ -150,8 +150,10 @@ def by_name(given: Any) -> Any:
     """Return the parts of a reward as a list of tables. They may be given by name, as `--set` and the file of a base
     study do; instead of a table a weight will do, and in a list a name.
 
-    >>> by_name({"correct": 1, "length": {"weight": 0.5}}) == by_name(["correct", {"name": "length", "weight": 0.5}])
-    True
+    >>> by_name({"correct": 1, "length": {"weight": 0.5}})
+    [{'weight': 1, 'name': 'correct'}, {'weight': 0.5, 'name': 'length'}]
+    >>> by_name(["correct"])
+    [{'name': 'correct'}]
     """
     if isinstance(given, Mapping):
         tables = {name: value if isinstance(value, Mapping) else {"weight": value} for name, value in given.items()}

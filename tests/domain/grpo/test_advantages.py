@@ -281,7 +281,7 @@ def test_each_has_a_scaffold_of_its_own_and_an_arm_without_tags_is_refused() -> 
     assert second_scaffold(LEARNER, PANEL) is None
     assert second_scaffold(replace(LEARNER, advantage="vpo", candidates=4), PANEL) == several(PANEL, 4)
     assert second_scaffold(replace(LEARNER, advantage="refined"), THINKING) == replace(CRITIC, chat=True)
-    with pytest.raises(UserError, match="thinking lacks") as raised:
+    with pytest.raises(UserError, match="scaffold thinking does not have") as raised:
         second_scaffold(replace(LEARNER, advantage="vpo"), THINKING)
     assert "\n" not in str(raised.value)
 

@@ -152,7 +152,7 @@ def test_other_values_of_a_matrix_are_runs_that_differ_in_its_axis_alone(study: 
 def test_a_record_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     (tmp_path / "runs").mkdir()
     (tmp_path / "runs" / "demo-2.json").write_text("{")
-    with pytest.warns(Notice, match=r"not listed: .*demo-2.json: no run record"):
+    with pytest.warns(Notice, match=r"not listed: .*demo-2.json: not a run record"):
         assert all_runs(tmp_path) == []
 
 
