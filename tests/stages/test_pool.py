@@ -60,7 +60,10 @@ def test_a_pool_of_which_nothing_is_left_says_why(real: tuple[Store, Pool], tmp_
     spec, path = source_spec(file, None)
     tools = Toolbox(places={spec.sha256: path})
     (store := Store(tmp_path / "store")).prepare()
-    with session(Session(store, tools)), pytest.raises(UserError, match=r"all 3 problems.* mine__0: \w+ \(.*; mine__1: "):
+    with (
+        session(Session(store, tools)),
+        pytest.raises(UserError, match=r"all 3 problems.* mine__0: \w+ \(.*; mine__1: "),
+    ):
         build_pool(sources=(spec,), policy=PoolPolicy(also_exclude=("gold_only_text",)))
     tools.close()
 

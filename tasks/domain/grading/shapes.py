@@ -308,16 +308,19 @@ _QUANTITY = re.compile(
 
 def names_value(text: str) -> bool:
     r"""Return whether `text = 5` gives the value of a quantity with that name, and is no equation for a letter in it.
+    Contests ask for sums of different letters, such as m+n.
 
-    >>> [names_value(t) for t in ("x", "f(2)", "|AB|", r"\angle A", "NO:BO", r"\frac{AB}{CD}", "P(X=1)")]
-    [True, True, True, True, True, True, True]
-    >>> [names_value(t) for t in ("2x", "x+y", "x^2", "|x|", "xy", r"\sin A", "1/A", "f(x+1)")]
-    [False, False, False, False, False, False, False, False]
+    >>> [names_value(t) for t in ("x", "f(2)", "|AB|", r"\angle A", "NO:BO", r"\frac{AB}{CD}", "P(X=1)", "m+n")]
+    [True, True, True, True, True, True, True, True]
+    >>> [names_value(t) for t in ("2x", "x+x", "m-n", "x^2", "|x|", "xy", r"\sin A", "1/A", "f(x+1)")]
+    [False, False, False, False, False, False, False, False, False]
     """
     if is_name(text):
         return not re.fullmatch("[a-z]{2,3}", text)
     if (formula := parsed(text)) is None:
         return bool(_QUANTITY.fullmatch(text))
+    if formula.op == "+" and all(n.op == "name" and re.fullmatch("[a-z]", n.args[0]) for n in formula.args):
+        return len(set(formula.args)) == len(formula.args)
     inner = formula.args[0] if formula.op == "abs" else formula
     named = formula.op == "call" or all(n.op in ("name", "*", "/") for n in nodes(inner))
     return named and not any(_PLAIN.fullmatch(name) for name in names_in(inner))
