@@ -114,19 +114,14 @@ def bare_tokens(
     from tasks.engines.sampling.vllm import _sampling_params
 
     generator: Any = tools.generator(policy.model.sha256, 0)
-    scaffold = policy.scaffold
-    prompts, params, encoded = [], [], {}
-    for want in requests_for(store.read(pool), policy, draw, range(args.group_size)):
-        if want.problem_id not in encoded:
-            encoded[want.problem_id] = generator.encode(scaffold, want.problem)
-        prompts.append({"prompt_token_ids": list(encoded[want.problem_id])})
-        decoding = Decoding(max_tokens=draw.max_tokens, stop=scaffold.stop)
-        params.append(_sampling_params(decoding, want.request_seed, logprobs=False))
     if generator._keeps:
         generator._call("keep_logprobs", False)
-    engine, tokens = generator._engine, 0
-    for n, (prompt, decoding) in enumerate(zip(prompts, params, strict=True)):
-        engine.add_request(f"bare {n}", prompt, decoding)
+    engine, scaffold, encoded, tokens = generator._engine, policy.scaffold, {}, 0
+    for n, want in enumerate(requests_for(store.read(pool), policy, draw, range(args.group_size))):
+        if want.problem_id not in encoded:
+            encoded[want.problem_id] = generator.encode(scaffold, want.problem)
+        params = _sampling_params(Decoding(draw.max_tokens, stop=scaffold.stop), want.request_seed, logprobs=False)
+        engine.add_request(f"bare {n}", {"prompt_token_ids": list(encoded[want.problem_id])}, params)
     while engine.has_unfinished_requests():
         tokens += sum(len(o.outputs[0].token_ids) for o in engine.step() if o.finished)
     if generator._keeps:
