@@ -120,7 +120,8 @@ def bare_tokens(
     for n, want in enumerate(requests_for(store.read(pool), policy, draw, range(args.group_size))):
         if want.problem_id not in encoded:
             encoded[want.problem_id] = generator.encode(scaffold, want.problem)
-        params = _sampling_params(Decoding(draw.max_tokens, stop=scaffold.stop), want.request_seed, logprobs=False)
+        decoding = Decoding(max_tokens=draw.max_tokens, stop=scaffold.stop)
+        params = _sampling_params(decoding, want.request_seed, logprobs=False)
         engine.add_request(f"bare {n}", {"prompt_token_ids": list(encoded[want.problem_id])}, params)
     while engine.has_unfinished_requests():
         tokens += sum(len(o.outputs[0].token_ids) for o in engine.step() if o.finished)
