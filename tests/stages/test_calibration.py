@@ -37,7 +37,7 @@ def test_labelled_traces_are_told_apart_by_a_real_encoder(tmp_path: Path) -> Non
     box = Toolbox(places={DIGEST: FOLDER})
     with session(Session(store, box)):
         asked = {"encoder": NAME, "weights_sha256": DIGEST, "max_tokens": 256}
-        with pytest.raises(UserError, match="differ from the installed ones"):
+        with pytest.raises(UserError, match="planned with other labelled traces"):
             calibrate_partitions(**asked, labelled="0" * 64)
         known = calibrate_partitions(**asked, labelled=labelled_sha256())
         trace, strategy = store.read(known).to_pylist()
